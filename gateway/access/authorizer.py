@@ -1,0 +1,244 @@
+"""The authorizer: Principal + knowledge base name -> AccessScope. Fails closed."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from gateway.access.classes import MAX_PERMITTED_CLASSES, Acl, AclClass, permitted_classes
+from gateway.access.principal import Principal
+from gateway.access.scope import AccessScope
+from gateway.errors import (
+    AuthorizerUnavailable,
+    KnowledgeBaseNotFound,
+    KnowledgeBaseRequired,
+    PrincipalRevoked,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class KnowledgeBaseStamp:
+    """What changes when a knowledge base's permissions change."""
+
+    kb_id: str
+    name: str
+    acl_revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class TenantStamp:
+    """One consistent read of a tenant: every request makes its own."""
+
+    revocation_epoch: int
+    incarnation: str
+    knowledge_bases: tuple[KnowledgeBaseStamp, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RevocationSet:
+    """A tenant's revocations in force, by kind; values are bare ids as revoked."""
+
+    users: frozenset[str] = frozenset()
+    groups: frozenset[str] = frozenset()
+    documents: frozenset[str] = frozenset()
+    knowledge_bases: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentRef:
+    """One version of one document."""
+
+    document_id: str
+    document_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentStanding:
+    """The catalog's word on one document version. A chunk is permitted only when both ACLs permit.
+
+    ``valid_from``/``valid_until`` are seconds since the epoch; None means unbounded.
+    """
+
+    document_acl: Acl
+    version_acl: Acl
+    deleted: bool
+    revoked: bool
+    withdrawn: bool
+    sensitivity: int
+    valid_from: float | None
+    valid_until: float | None
+
+
+class AccessCatalog(Protocol):
+    """Authoritative permissions. Every method raises CatalogUnavailable when it can't answer."""
+
+    async def tenant_stamp(self, tenant: str) -> TenantStamp:
+        """Epoch 0 and no knowledge bases for a tenant that was never written to."""
+        ...
+
+    async def acl_classes(self, tenant: str, kb_id: str) -> tuple[AclClass, ...]: ...
+
+    async def revocations(self, tenant: str) -> RevocationSet: ...
+
+    async def standings(
+        self, tenant: str, kb_id: str, refs: Sequence[DocumentRef]
+    ) -> Mapping[DocumentRef, DocumentStanding]:
+        """Only documents of this tenant and knowledge base; a missing key means there is none."""
+        ...
+
+
+class PrincipalSource(Protocol):
+    """Which names a verified caller answers to; built in: the token's own."""
+
+    async def names(self, principal: Principal) -> frozenset[str]:
+        """Raises AuthorizerUnavailable when the source can't answer."""
+        ...
+
+
+class TokenPrincipals:
+    """The built-in PrincipalSource: subject and groups as the token states them."""
+
+    async def names(self, principal: Principal) -> frozenset[str]:
+        return principal.names
+
+
+class DropReason(StrEnum):
+    """Why the re-check dropped a candidate."""
+
+    UNKNOWN = "unknown"
+    DELETED = "deleted"
+    REVOKED = "revoked"
+    WITHDRAWN = "withdrawn"
+    ACL = "acl"
+    EXPIRED = "expired"
+    NOT_YET_VALID = "not_yet_valid"
+
+
+class Recheck(Protocol):
+    """The authoritative word on documents a search has found."""
+
+    async def check(
+        self, scope: AccessScope, refs: Sequence[DocumentRef], now: float
+    ) -> Mapping[DocumentRef, DropReason | None]:
+        """One entry for each ref: None = permitted. Raises CatalogUnavailable."""
+        ...
+
+
+def drop_reason(scope: AccessScope, standing: DocumentStanding | None, now: float) -> DropReason | None:
+    """Why ``scope`` may not see this document version at ``now``; None when it may."""
+    if standing is None:
+        return DropReason.UNKNOWN
+    if standing.deleted:
+        return DropReason.DELETED
+    if standing.revoked:
+        return DropReason.REVOKED
+    if standing.withdrawn:
+        return DropReason.WITHDRAWN
+    acls = (standing.document_acl, standing.version_acl)
+    if not all(acl.permits(scope.principals) for acl in acls):
+        return DropReason.ACL
+    if standing.valid_until is not None and now >= standing.valid_until:
+        return DropReason.EXPIRED
+    if standing.valid_from is not None and now < standing.valid_from:
+        return DropReason.NOT_YET_VALID
+    return None
+
+
+class CatalogRecheck:
+    """The built-in Recheck: current ACL, accepted ACL, revocations and validity, read fresh."""
+
+    def __init__(self, catalog: AccessCatalog) -> None:
+        self._catalog = catalog
+
+    async def check(
+        self, scope: AccessScope, refs: Sequence[DocumentRef], now: float
+    ) -> Mapping[DocumentRef, DropReason | None]:
+        wanted = tuple(dict.fromkeys(refs))
+        found = await self._catalog.standings(scope.tenant, scope.kb_id, wanted) if wanted else {}
+        return {ref: drop_reason(scope, found.get(ref), now) for ref in wanted}
+
+
+class Authorizer:
+    """Resolves scopes. Caches nothing but ACL classes, by the revision that names their state."""
+
+    def __init__(self, catalog: AccessCatalog, principals: PrincipalSource | None = None) -> None:
+        self._catalog = catalog
+        self._principals = principals or TokenPrincipals()
+        self._classes: dict[str, tuple[int, str, tuple[AclClass, ...]]] = {}
+
+    async def authorize(self, principal: Principal, knowledge_base: str | None) -> AccessScope:
+        """The caller's scope in the named knowledge base, or in their only permitted one.
+
+        Raises KnowledgeBaseNotFound (missing, foreign and forbidden look alike),
+        KnowledgeBaseRequired, PrincipalRevoked, AuthorizerUnavailable, CatalogUnavailable.
+        """
+        scopes = await self._scopes(principal, knowledge_base)
+        if not scopes:
+            raise KnowledgeBaseNotFound()
+        if len(scopes) > 1:
+            names = ", ".join(sorted(scope.knowledge_base for scope in scopes))
+            raise KnowledgeBaseRequired(f"name one of: {names}")
+        return scopes[0]
+
+    async def permitted(self, principal: Principal) -> list[AccessScope]:
+        """Every knowledge base the caller may ask; may be empty."""
+        return await self._scopes(principal, None)
+
+    async def still_holds(self, principal: Principal, scope: AccessScope) -> AccessScope:
+        """The same scope, or a fresh one when permissions changed; raises as ``authorize`` does."""
+        stamp = await self._catalog.tenant_stamp(scope.tenant)
+        same = (stamp.revocation_epoch, stamp.incarnation) == (
+            scope.revocation_epoch,
+            scope.incarnation,
+        )
+        if same and any(
+            kb.kb_id == scope.kb_id and kb.acl_revision == scope.acl_revision for kb in stamp.knowledge_bases
+        ):
+            return scope
+        return await self.authorize(principal, scope.knowledge_base)
+
+    async def _scopes(self, principal: Principal, name: str | None) -> list[AccessScope]:
+        stamp = await self._catalog.tenant_stamp(principal.tenant)
+        revoked = await self._catalog.revocations(principal.tenant)
+        if principal.subject in revoked.users:
+            raise PrincipalRevoked()
+        names = await self._names(principal, revoked.groups)
+        scopes = []
+        for kb in stamp.knowledge_bases:
+            if (name is not None and kb.name != name) or kb.name in revoked.knowledge_bases:
+                continue
+            classes = await self._classes_of(principal.tenant, stamp.incarnation, kb)
+            permitted = permitted_classes(classes, names)
+            if len(permitted) > MAX_PERMITTED_CLASSES:
+                raise AuthorizerUnavailable(
+                    f"this caller is permitted more than {MAX_PERMITTED_CLASSES} ACL classes"
+                )
+            if permitted:
+                scopes.append(
+                    AccessScope(
+                        tenant=principal.tenant,
+                        kb_id=kb.kb_id,
+                        knowledge_base=kb.name,
+                        acl_revision=kb.acl_revision,
+                        revocation_epoch=stamp.revocation_epoch,
+                        incarnation=stamp.incarnation,
+                        principals=names,
+                        permitted_classes=permitted,
+                    )
+                )
+        return scopes
+
+    async def _names(self, principal: Principal, revoked_groups: Iterable[str]) -> frozenset[str]:
+        names = await self._principals.names(principal)
+        return names - {f"group:{group}" for group in revoked_groups}
+
+    async def _classes_of(
+        self, tenant: str, incarnation: str, kb: KnowledgeBaseStamp
+    ) -> tuple[AclClass, ...]:
+        known = self._classes.get(kb.kb_id)
+        if known is not None and known[:2] == (kb.acl_revision, incarnation):
+            return known[2]
+        # Read after the stamp: at worst newer than the stamp says, and then read again next time.
+        classes = await self._catalog.acl_classes(tenant, kb.kb_id)
+        self._classes[kb.kb_id] = (kb.acl_revision, incarnation, classes)
+        return classes

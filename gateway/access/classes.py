@@ -1,0 +1,57 @@
+"""ACL classes: one number for each distinct (allow set, deny set) of a knowledge base."""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from gateway.errors import InvalidField
+
+#: revoked documents move here; no scope ever contains it
+CLASS_OF_NOBODY = 0
+#: more permitted classes than this are an error, never a wider filter
+MAX_PERMITTED_CLASSES = 4096
+
+_MAX_ENTRIES = 1000
+_MAX_ENTRY_CHARS = 300
+
+
+def checked_entry(entry: str) -> str:
+    """``group:G``, ``user:U`` or ``public``; raises InvalidField for anything else."""
+    kind, separator, name = entry.partition(":")
+    if entry == "public":
+        return entry
+    plain = name == name.strip() and name.isprintable() and len(entry) <= _MAX_ENTRY_CHARS
+    if kind not in {"group", "user"} or not separator or not name or not plain:
+        raise InvalidField(f"an ACL entry is group:NAME, user:NAME or public, not {entry[:80]!r}")
+    return entry
+
+
+@dataclass(frozen=True, slots=True)
+class Acl:
+    """Who may see a document. Deny beats allow; an empty allow set matches nobody."""
+
+    allow: frozenset[str]
+    deny: frozenset[str] = frozenset()
+
+    @classmethod
+    def parse(cls, allow: Iterable[str], deny: Iterable[str] = ()) -> "Acl":
+        """Raises InvalidField for a malformed entry or more entries than allowed."""
+        acl = cls(frozenset(map(checked_entry, allow)), frozenset(map(checked_entry, deny)))
+        if len(acl.allow) + len(acl.deny) > _MAX_ENTRIES:
+            raise InvalidField(f"an ACL has at most {_MAX_ENTRIES} entries")
+        return acl
+
+    def permits(self, principals: Collection[str]) -> bool:
+        return not self.deny.intersection(principals) and bool(self.allow.intersection(principals))
+
+
+@dataclass(frozen=True, slots=True)
+class AclClass:
+    """The number that stands for one ACL in a knowledge base's chunks; never reused."""
+
+    number: int
+    acl: Acl
+
+
+def permitted_classes(classes: Iterable[AclClass], principals: Collection[str]) -> frozenset[int]:
+    """The numbers of the classes that let ``principals`` in. Class 0 is never among them."""
+    return frozenset(c.number for c in classes if c.number != CLASS_OF_NOBODY and c.acl.permits(principals))

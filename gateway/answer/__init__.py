@@ -1,0 +1,1 @@
+"""From evidence to an answer: gate, prompt, model, citations, and the path that joins them."""

@@ -1,0 +1,82 @@
+"""Evidence and the gate: no model is asked before this says the evidence is sufficient."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gateway.release.model import RetrievalConfig
+from gateway.retrieval.chunk import Chunk
+
+
+class RefusalReason(StrEnum):
+    """Stable codes of a refusal, as they go out in ``done.reasons``."""
+
+    NO_CANDIDATES = "NO_CANDIDATES"
+    BELOW_THRESHOLD = "BELOW_THRESHOLD"
+    KEY_TERMS_NOT_COVERED = "KEY_TERMS_NOT_COVERED"
+    SOURCES_EXPIRED = "SOURCES_EXPIRED"
+    SOURCES_CONFLICT = "SOURCES_CONFLICT"
+    BUDGET_TOO_SMALL = "BUDGET_TOO_SMALL"
+    MODEL_FOUND_NO_SUPPORT = "MODEL_FOUND_NO_SUPPORT"
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """One passage the answer may rest on. ``n`` counts from 1 and is what a citation names.
+
+    ``score`` is the squared L2 distance of unit vectors, 2 - 2 cos, None without a dense hit;
+    ``raw_score`` is the number that ranked it, in the scale ``score_label`` names.
+    """
+
+    n: int
+    chunk: Chunk
+    score: float | None
+    raw_score: float
+    score_label: str
+    hit_reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class GateSignals:
+    """What the gate looks at. ``top_similarity`` is a cosine (None: no dense hit at all);
+    ``coverage`` is the IDF share of the question found in the best single passage.
+    """
+
+    candidates: int
+    expired: int
+    top_similarity: float | None
+    coverage: float
+
+
+@dataclass(frozen=True, slots=True)
+class GateDecision:
+    """``reasons`` is empty exactly when the evidence is sufficient. ``score`` is no probability."""
+
+    reasons: tuple[RefusalReason, ...]
+    score: float
+
+    @property
+    def sufficient(self) -> bool:
+        return not self.reasons
+
+
+def decide(config: RetrievalConfig, signals: GateSignals) -> GateDecision:
+    """The gate: a linear score of similarity and coverage against the release's thresholds.
+
+    A similarity of 0 or less (cosine distance of 1 or more) never supports anything.
+    """
+    if signals.candidates == 0:
+        gone = RefusalReason.SOURCES_EXPIRED if signals.expired else RefusalReason.NO_CANDIDATES
+        return GateDecision((gone,), float("-inf"))
+    similarity = signals.top_similarity or 0.0
+    score = config.w_similarity * similarity + config.w_coverage * signals.coverage - config.bias
+    reasons: list[RefusalReason] = []
+    if similarity <= 0 or score < 0:
+        reasons.append(RefusalReason.BELOW_THRESHOLD)
+    if signals.coverage < config.min_coverage:
+        reasons.append(RefusalReason.KEY_TERMS_NOT_COVERED)
+    return GateDecision(tuple(reasons), score)
+
+
+def chunks_of(evidence: Sequence[Evidence]) -> tuple[Chunk, ...]:
+    return tuple(item.chunk for item in evidence)

@@ -1,0 +1,280 @@
+"""Every failure the gateway can name, as one tree; each class has a stable code.
+
+    GatewayError
+    ├── InvalidRequest                     the caller's input is wrong
+    │   ├── UnknownField · MalformedBody · InvalidField · KnowledgeBaseRequired
+    │   ├── UnsupportedContentType · BodyTooLarge · IdempotencyMismatch
+    ├── Unauthenticated                    no identity
+    │   └── TokenMissing · TokenInvalid · TokenExpired
+    ├── Forbidden                          an identity without the right
+    │   └── ScopeMissing · PrincipalRevoked
+    ├── NotFound                           missing, or somebody else's: the two look alike
+    │   └── KnowledgeBaseNotFound
+    ├── Conflict                           the world moved on
+    │   └── ReleaseConflict · IllegalTransition · StaleFence
+    ├── Rejection                          admission said no
+    │   ├── RateLimited · QuotaExceeded    this caller's budget (429)
+    │   └── Overloaded · ShuttingDown      shared capacity (503)
+    ├── Unavailable                        a part is down (503)
+    │   ├── CatalogUnavailable · VectorStoreUnavailable · ObjectStoreUnavailable
+    │   ├── EmbedderUnavailable · UpstreamFailed · AuthorizerUnavailable
+    │   ├── ReleaseUnresolved · EmbeddingSpaceMismatch · NotCalibrated
+    ├── DeadlineExceeded                   a stage or the whole ran out of time (504)
+    ├── DocumentRejected                   one document can't be imported; the reason is for a person
+    ├── InvariantViolated                  a promise of this code is broken: a defect, never the caller's fault
+    │   └── ProtocolViolation · UnscopedAccess
+    └── ConfigurationError                 the process must not start like this
+
+A refusal for want of evidence is an outcome, not an error. HTTP statuses are mapped in
+``gateway.web.problems`` alone.
+"""
+
+from typing import ClassVar
+
+
+class GatewayError(Exception):
+    """Base of all; ``code`` is stable, ``detail`` is safe to show to the caller."""
+
+    code: ClassVar[str] = "internal_error"
+    title: ClassVar[str] = "Something went wrong inside the gateway"
+
+    def __init__(self, detail: str = "", *, retry_after_ms: int | None = None) -> None:
+        super().__init__(detail or self.title)
+        self.detail = detail
+        self.retry_after_ms = retry_after_ms
+
+
+class InvalidRequest(GatewayError):
+    code = "invalid_request"
+    title = "The request is not valid"
+
+
+class UnknownField(InvalidRequest):
+    code = "unknown_field"
+    title = "The request names a field that does not exist"
+
+
+class MalformedBody(InvalidRequest):
+    code = "malformed_body"
+    title = "The body could not be read"
+
+
+class InvalidField(InvalidRequest):
+    code = "invalid_field"
+    title = "A field has a value that is not allowed"
+
+
+class KnowledgeBaseRequired(InvalidRequest):
+    code = "knowledge_base_required"
+    title = "Name the knowledge base to ask"
+
+
+class UnsupportedContentType(InvalidRequest):
+    code = "unsupported_content_type"
+    title = "This content type is not accepted here"
+
+
+class BodyTooLarge(InvalidRequest):
+    code = "body_too_large"
+    title = "The body is larger than allowed"
+
+
+class IdempotencyMismatch(InvalidRequest):
+    code = "idempotency_mismatch"
+    title = "This Idempotency-Key was used with another request"
+
+
+class Unauthenticated(GatewayError):
+    code = "unauthenticated"
+    title = "A valid token is required"
+
+
+class TokenMissing(Unauthenticated):
+    code = "token_missing"
+    title = "No bearer token was sent"
+
+
+class TokenInvalid(Unauthenticated):
+    code = "token_invalid"
+    title = "The token is not valid"
+
+
+class TokenExpired(Unauthenticated):
+    code = "token_expired"
+    title = "The token has expired"
+
+
+class Forbidden(GatewayError):
+    code = "forbidden"
+    title = "Not allowed"
+
+
+class ScopeMissing(Forbidden):
+    code = "scope_missing"
+    title = "The token lacks the scope for this"
+
+
+class PrincipalRevoked(Forbidden):
+    code = "principal_revoked"
+    title = "Access was revoked"
+
+
+class NotFound(GatewayError):
+    code = "not_found"
+    title = "There is no such thing"
+
+
+class KnowledgeBaseNotFound(NotFound):
+    code = "knowledge_base_not_found"
+    title = "There is no such knowledge base"
+
+
+class Conflict(GatewayError):
+    code = "conflict"
+    title = "The state has changed in the meantime"
+
+
+class ReleaseConflict(Conflict):
+    code = "release_conflict"
+    title = "Another release was activated, or its documents changed, in the meantime"
+
+
+class IllegalTransition(Conflict):
+    code = "illegal_transition"
+    title = "This state does not lead there"
+
+
+class StaleFence(Conflict):
+    code = "stale_fence"
+    title = "Another worker has taken this task over"
+
+
+class Rejection(GatewayError):
+    code = "rejected"
+    title = "Not admitted"
+
+
+class RateLimited(Rejection):
+    code = "rate_limited"
+    title = "Too many requests"
+
+
+class QuotaExceeded(Rejection):
+    code = "quota_exceeded"
+    title = "The quota is used up"
+
+
+class Overloaded(Rejection):
+    code = "overloaded"
+    title = "All places are taken"
+
+
+class ShuttingDown(Rejection):
+    code = "shutting_down"
+    title = "This process is shutting down"
+
+
+class Unavailable(GatewayError):
+    code = "unavailable"
+    title = "A part of the service is not available"
+
+
+class CatalogUnavailable(Unavailable):
+    code = "catalog_unavailable"
+    title = "The catalog is not available"
+
+
+class VectorStoreUnavailable(Unavailable):
+    code = "vector_store_unavailable"
+    title = "The vector store is not available"
+
+
+class ObjectStoreUnavailable(Unavailable):
+    code = "object_store_unavailable"
+    title = "The object store is not available"
+
+
+class EmbedderUnavailable(Unavailable):
+    code = "embedder_unavailable"
+    title = "The embedder is not available"
+
+
+class UpstreamFailed(Unavailable):
+    code = "upstream_failed"
+    title = "The answer model failed"
+
+
+class AuthorizerUnavailable(Unavailable):
+    code = "authorizer_unavailable"
+    title = "Permissions can't be determined right now"
+
+
+class ReleaseUnresolved(Unavailable):
+    code = "release_unresolved"
+    title = "The knowledge base has no active release"
+
+
+class EmbeddingSpaceMismatch(Unavailable):
+    code = "embedding_space_mismatch"
+    title = "The query embedder does not belong to the release's embedding space"
+
+
+class NotCalibrated(Unavailable):
+    code = "not_calibrated"
+    title = "The evidence gate has no thresholds for this embedding space"
+
+
+class DeadlineExceeded(GatewayError):
+    code = "deadline_exceeded"
+    title = "Time ran out"
+
+    def __init__(self, stage: str, detail: str = "") -> None:
+        super().__init__(detail or f"the {stage} stage ran out of time")
+        self.stage = stage
+
+
+class DocumentRejected(GatewayError):
+    """One document can't be imported. ``reason`` is one of DOCUMENT_REASONS."""
+
+    code = "document_rejected"
+    title = "The document can't be imported"
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+
+
+#: reason code -> what it tells a person
+DOCUMENT_REASONS: dict[str, str] = {
+    "blank": "no text was found in it",
+    "undecodable": "its text encoding could not be determined",
+    "not_text": "it is a binary file that claims to be text",
+    "unsupported_type": "files of this type are not accepted",
+    "too_large": "it is larger than allowed",
+    "too_complex": "it needs more time or memory to read than allowed",
+    "corrupt": "its structure is damaged",
+}
+
+
+class InvariantViolated(GatewayError):
+    code = "internal_error"
+    title = "Something went wrong inside the gateway"
+
+
+class ProtocolViolation(InvariantViolated):
+    """An event that the stream protocol doesn't allow now."""
+
+
+class UnscopedAccess(InvariantViolated):
+    """Protected knowledge was about to be touched without a matching scope and release."""
+
+
+class ConfigurationError(GatewayError):
+    """The process must not start like this; ``reason`` is a stable code."""
+
+    code = "configuration_error"
+    title = "The configuration does not allow this"
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason

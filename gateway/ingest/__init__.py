@@ -1,0 +1,1 @@
+"""From a file to released knowledge: parse, chunk, embed, validate, activate."""

@@ -1,0 +1,1 @@
+"""Released knowledge: which revision a question is bound to."""

@@ -1,0 +1,127 @@
+"""Releases, embedding spaces and the state machines of versions and releases, as tables."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gateway.errors import IllegalTransition
+
+
+class VersionState(StrEnum):
+    PENDING = "PENDING"
+    BUILDING = "BUILDING"
+    VALIDATING = "VALIDATING"
+    READY = "READY"
+    FAILED = "FAILED"
+
+
+class ReleaseState(StrEnum):
+    PENDING = "PENDING"
+    BUILDING = "BUILDING"
+    VALIDATING = "VALIDATING"
+    READY = "READY"
+    FAILED = "FAILED"
+    ACTIVE = "ACTIVE"
+    RETIRED = "RETIRED"
+    RECLAIMED = "RECLAIMED"
+
+
+VERSION_TRANSITIONS: Mapping[VersionState, frozenset[VersionState]] = {
+    VersionState.PENDING: frozenset({VersionState.BUILDING, VersionState.FAILED}),
+    VersionState.BUILDING: frozenset({VersionState.VALIDATING, VersionState.FAILED}),
+    VersionState.VALIDATING: frozenset({VersionState.READY, VersionState.FAILED}),
+    VersionState.READY: frozenset(),
+    VersionState.FAILED: frozenset(),
+}
+
+RELEASE_TRANSITIONS: Mapping[ReleaseState, frozenset[ReleaseState]] = {
+    ReleaseState.PENDING: frozenset({ReleaseState.BUILDING, ReleaseState.FAILED}),
+    ReleaseState.BUILDING: frozenset({ReleaseState.VALIDATING, ReleaseState.FAILED}),
+    ReleaseState.VALIDATING: frozenset({ReleaseState.READY, ReleaseState.FAILED}),
+    ReleaseState.READY: frozenset({ReleaseState.ACTIVE, ReleaseState.RECLAIMED}),
+    ReleaseState.ACTIVE: frozenset({ReleaseState.RETIRED}),
+    ReleaseState.RETIRED: frozenset({ReleaseState.ACTIVE, ReleaseState.RECLAIMED}),
+    ReleaseState.FAILED: frozenset({ReleaseState.RECLAIMED}),
+    ReleaseState.RECLAIMED: frozenset(),
+}
+
+
+def check_version_transition(before: VersionState, after: VersionState) -> None:
+    """Raises IllegalTransition unless the table allows it."""
+    if after not in VERSION_TRANSITIONS[before]:
+        raise IllegalTransition(f"a document version can't go from {before} to {after}")
+
+
+def check_release_transition(before: ReleaseState, after: ReleaseState) -> None:
+    """Raises IllegalTransition unless the table allows it."""
+    if after not in RELEASE_TRANSITIONS[before]:
+        raise IllegalTransition(f"a release can't go from {before} to {after}")
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingSpace:
+    """Everything that makes two vectors comparable; a change of any part is another space.
+
+    ``text_form`` names how the embedded text is put together (title + breadcrumb + content).
+    """
+
+    space_id: str
+    model: str
+    dimension: int
+    text_form: str = "title-breadcrumb-content/1"
+
+    @property
+    def collection(self) -> str:
+        """The physical collection of this space: letters, digits and underscores only."""
+        return "chunks_" + "".join(c if c.isalnum() else "_" for c in self.space_id)
+
+
+@dataclass(frozen=True, slots=True)
+class RetrievalConfig:
+    """What a release says about ranking and the gate; part of every cache key by its version.
+
+    The gate accepts when ``w_similarity * top similarity + w_coverage * IDF coverage >= bias``;
+    the score is no probability.
+    """
+
+    version: str
+    w_similarity: float
+    w_coverage: float
+    bias: float
+    min_coverage: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class RetrievalRelease:
+    """One active, immutable snapshot of a knowledge base; a request binds exactly one."""
+
+    release_id: str
+    tenant: str
+    kb_id: str
+    knowledge_base: str
+    kb_revision: str
+    sequence: int
+    space: EmbeddingSpace
+    collection: str
+    config: RetrievalConfig
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseRecord:
+    """A release as operators see it. Times are seconds since the epoch."""
+
+    release_id: str
+    tenant: str
+    kb_id: str
+    knowledge_base: str
+    kb_revision: str
+    state: ReleaseState
+    sequence: int | None
+    base_sequence: int
+    space_id: str
+    manifest_hash: str
+    documents: int
+    chunks: int
+    created_at: float
+    activated_at: float | None
+    error: str | None

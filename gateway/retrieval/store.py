@@ -1,0 +1,75 @@
+"""The ports to a vector store: one to read under a ScopedQuery, one to write whole revisions."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from gateway.context import Deadline
+from gateway.release.model import EmbeddingSpace
+from gateway.retrieval.chunk import Chunk
+from gateway.retrieval.embedding import Vector
+from gateway.retrieval.query import ScopedQuery
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A stored chunk and the route's own score, higher is better.
+
+    dense: cosine similarity in [-1, 1]; bm25: a positive BM25 score.
+    """
+
+    chunk: Chunk
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What is written: the chunk, its vector, and the terms its BM25 route is searched by."""
+
+    chunk: Chunk
+    vector: Vector
+    terms: tuple[str, ...]
+
+
+class ChunkReader(Protocol):
+    """Every method applies the whole forced filter of the query: tenant, knowledge base, revision,
+    space, permitted classes, validity, category. Raises VectorStoreUnavailable, DeadlineExceeded.
+    """
+
+    async def dense(self, query: ScopedQuery, vector: Vector, limit: int, deadline: Deadline) -> list[Hit]:
+        """Nearest first by cosine similarity."""
+        ...
+
+    async def lexical(
+        self, query: ScopedQuery, terms: Sequence[str], limit: int, deadline: Deadline
+    ) -> list[Hit]:
+        """Best first by BM25 over the given terms; no terms, no hits."""
+        ...
+
+    async def fetch(self, query: ScopedQuery, chunk_ids: Sequence[str], deadline: Deadline) -> list[Chunk]:
+        """The permitted ones among these chunks, in no order."""
+        ...
+
+
+class ChunkWriter(Protocol):
+    """Writes revisions. A revision's rows are only ever touched under its own name."""
+
+    async def prepare(self, space: EmbeddingSpace) -> str:
+        """Makes the space's collection where it is missing; returns its name."""
+        ...
+
+    async def write(self, space: EmbeddingSpace, kb_revision: str, rows: Sequence[Row]) -> None:
+        """Upserts rows; all of them must carry ``kb_revision`` and the space's id."""
+        ...
+
+    async def seal(self, space: EmbeddingSpace, kb_revision: str) -> None:
+        """Makes everything written to the revision durable and readable."""
+        ...
+
+    async def count(self, space: EmbeddingSpace, kb_revision: str) -> int:
+        """Rows of the revision, as a reader would find them."""
+        ...
+
+    async def drop(self, space: EmbeddingSpace, kb_revision: str) -> None:
+        """Removes the revision's rows and nothing else; fine when there are none."""
+        ...

@@ -1,0 +1,84 @@
+"""Settings: read once from ``GATEWAY_*`` variables, then frozen. Units stand in the names."""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, SecretStr
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class Settings(BaseSettings):
+    """One process's configuration. ``GATEWAY_RETRIEVAL_CAP_MS=300`` sets ``retrieval_cap_ms``."""
+
+    model_config = SettingsConfigDict(env_prefix="GATEWAY_", frozen=True, extra="ignore")
+
+    env: Literal["development", "production"] = "development"
+    host: str = "127.0.0.1"
+    port: int = Field(default=8080, ge=0, le=65535)
+    data_dir: Path = Path("data")
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    # the answer model: none = extractive answers
+    model_base_url: str | None = None
+    model_name: str = "extractive"
+    model_api_key: SecretStr | None = None
+    model_max_sensitivity: int = Field(default=1, ge=0, le=3)
+    model_context_tokens: int = Field(default=8192, ge=512)
+    max_output_tokens: int = Field(default=1024, ge=16, le=32_768)
+
+    # identity
+    token_audience: str = "qa-gateway"  # noqa: S105 - an audience, no secret
+    token_leeway_s: int = Field(default=30, ge=0, le=300)
+
+    # caps of the stages, each cut to what is left of the total
+    embed_cap_ms: int = Field(default=250, gt=0)
+    retrieval_cap_ms: int = Field(default=1000, gt=0)
+    rerank_cap_ms: int = Field(default=350, gt=0)
+    connect_cap_ms: int = Field(default=1000, gt=0)
+    first_token_cap_ms: int = Field(default=2000, gt=0)
+    idle_cap_ms: int = Field(default=5000, gt=0)
+    total_cap_ms: int = Field(default=20_000, gt=0)
+    catalog_cap_ms: int = Field(default=1000, gt=0)
+
+    # bulkheads: places, and how long a caller may wait for one
+    embedding_concurrency: int = Field(default=8, gt=0)
+    embedding_wait_ms: int = Field(default=100, ge=0)
+    retrieval_concurrency: int = Field(default=8, gt=0)
+    retrieval_wait_ms: int = Field(default=200, ge=0)
+    generation_concurrency: int = Field(default=32, gt=0)
+    generation_wait_ms: int = Field(default=200, ge=0)
+    sse_sessions: int = Field(default=256, gt=0)
+    offline_embedding_concurrency: int = Field(default=1, gt=0)
+    requests_per_minute: int = Field(default=600, gt=0)
+
+    # sizes
+    question_max_chars: int = Field(default=4000, gt=0)
+    body_max_bytes: int = Field(default=65_536, gt=0)
+    upload_max_bytes: int = Field(default=64 * 1024 * 1024, gt=0)
+    document_max_bytes: int = Field(default=16 * 1024 * 1024, gt=0)
+    session_buffer_bytes: int = Field(default=65_536, gt=0)
+
+    # streaming
+    heartbeat_s: float = Field(default=15.0, gt=0)
+    send_timeout_s: float = Field(default=10.0, gt=0)
+    coalesce_ms: int = Field(default=20, ge=0)
+    coalesce_bytes: int = Field(default=512, gt=0)
+    drain_s: float = Field(default=10.0, gt=0)
+
+    # retrieval and evidence
+    top_k: int = Field(default=8, gt=0, le=100)
+    candidates: int = Field(default=24, gt=0, le=400)
+    rrf_k: int = Field(default=60, gt=0)
+    rrf_dense_weight: float = Field(default=1.0, ge=0)
+    rrf_lexical_weight: float = Field(default=2.0, ge=0)
+    evidence_passages: int = Field(default=6, gt=0, le=50)
+
+    # import
+    task_lease_s: float = Field(default=30.0, gt=0)
+    task_deadline_s: float = Field(default=3600.0, gt=0)
+    task_attempts: int = Field(default=5, gt=0)
+    parse_cap_s: float = Field(default=60.0, gt=0)
+
+    @property
+    def base_url(self) -> str:
+        return f"http://{self.host}:{self.port}"
