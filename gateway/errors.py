@@ -21,7 +21,7 @@
     │   ├── ReleaseUnresolved · EmbeddingSpaceMismatch · NotCalibrated
     ├── DeadlineExceeded                   a stage or the whole ran out of time (504)
     ├── DocumentRejected                   one document can't be imported; the reason is for a person
-    ├── InvariantViolated                  a promise of this code is broken: a defect, never the caller's fault
+    ├── InvariantViolated                  a promise of this code is broken: a defect, not bad input
     │   └── ProtocolViolation · UnscopedAccess
     └── ConfigurationError                 the process must not start like this
 
