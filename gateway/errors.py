@@ -3,7 +3,7 @@
     GatewayError
     ├── InvalidRequest                     the caller's input is wrong
     │   ├── UnknownField · MalformedBody · InvalidField · KnowledgeBaseRequired
-    │   ├── UnsupportedContentType · BodyTooLarge · IdempotencyMismatch
+    │   ├── UnsupportedContentType · BodyTooLarge · MethodNotAllowed · IdempotencyMismatch
     ├── Unauthenticated                    no identity
     │   └── TokenMissing · TokenInvalid · TokenExpired
     ├── Forbidden                          an identity without the right
@@ -11,7 +11,9 @@
     ├── NotFound                           missing, or somebody else's: the two look alike
     │   └── KnowledgeBaseNotFound
     ├── Conflict                           the world moved on
-    │   └── ReleaseConflict · IllegalTransition · StaleFence
+    │   ├── ReleaseConflict · IllegalTransition · StaleFence
+    │   ├── PermissionsChanged             ask again: the evidence is no longer the caller's
+    │   └── Stopped · Killed               somebody ended the request before its first byte
     ├── Rejection                          admission said no
     │   ├── RateLimited · QuotaExceeded    this caller's budget (429)
     │   └── Overloaded · ShuttingDown      shared capacity (503)
@@ -77,6 +79,11 @@ class UnsupportedContentType(InvalidRequest):
 class BodyTooLarge(InvalidRequest):
     code = "body_too_large"
     title = "The body is larger than allowed"
+
+
+class MethodNotAllowed(InvalidRequest):
+    code = "method_not_allowed"
+    title = "This path does not answer to this method"
 
 
 class IdempotencyMismatch(InvalidRequest):
@@ -149,29 +156,54 @@ class StaleFence(Conflict):
     title = "Another worker has taken this task over"
 
 
+class PermissionsChanged(Conflict):
+    code = "permissions_changed"
+    title = "Permissions changed while the question was answered; ask again"
+
+
+class Stopped(Conflict):
+    code = "stopped"
+    title = "The answer was stopped by its asker"
+
+
+class Killed(Conflict):
+    code = "killed"
+    title = "The answer was stopped by an operator"
+
+
 class Rejection(GatewayError):
+    """``stage`` names who said no, as in the label of ``gateway_rejections_total``."""
+
     code = "rejected"
     title = "Not admitted"
+    stage = "admission"
 
 
 class RateLimited(Rejection):
     code = "rate_limited"
     title = "Too many requests"
+    stage = "rate"
 
 
 class QuotaExceeded(Rejection):
     code = "quota_exceeded"
     title = "The quota is used up"
+    stage = "quota"
 
 
 class Overloaded(Rejection):
     code = "overloaded"
     title = "All places are taken"
 
+    def __init__(self, bulkhead: str, *, retry_after_ms: int) -> None:
+        super().__init__(f"all {bulkhead} places are taken", retry_after_ms=retry_after_ms)
+        self.stage = bulkhead
+
 
 class ShuttingDown(Rejection):
     code = "shutting_down"
     title = "This process is shutting down"
+    stage = "draining"
 
 
 class Unavailable(GatewayError):

@@ -105,6 +105,7 @@ class TokenPrincipals:
 class DropReason(StrEnum):
     """Why the re-check dropped a candidate."""
 
+    FOREIGN = "foreign"  # the store returned a row that its filter should have kept out
     UNKNOWN = "unknown"
     DELETED = "deleted"
     REVOKED = "revoked"

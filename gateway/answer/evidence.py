@@ -39,13 +39,15 @@ class Evidence:
 @dataclass(frozen=True, slots=True)
 class GateSignals:
     """What the gate looks at. ``top_similarity`` is a cosine (None: no dense hit at all);
-    ``coverage`` is the IDF share of the question found in the best single passage.
+    ``coverage`` is the IDF share of the question found in the best single passage;
+    ``missing_key_terms`` counts the codes, numbers and names of the question that no passage has.
     """
 
     candidates: int
     expired: int
     top_similarity: float | None
     coverage: float
+    missing_key_terms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +73,10 @@ def decide(config: RetrievalConfig, signals: GateSignals) -> GateDecision:
     similarity = signals.top_similarity or 0.0
     score = config.w_similarity * similarity + config.w_coverage * signals.coverage - config.bias
     reasons: list[RefusalReason] = []
-    if similarity <= 0 or score < 0:
+    # Written so that a NaN refuses.
+    if not (similarity > 0 and score >= 0):
         reasons.append(RefusalReason.BELOW_THRESHOLD)
-    if signals.coverage < config.min_coverage:
+    if signals.missing_key_terms or not signals.coverage >= config.min_coverage:
         reasons.append(RefusalReason.KEY_TERMS_NOT_COVERED)
     return GateDecision(tuple(reasons), score)
 

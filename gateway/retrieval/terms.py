@@ -8,11 +8,13 @@ from itertools import pairwise
 import snowballstemmer
 
 #: part of the splitter version: other terms mean other rows
-TERMS_VERSION = "terms/1"
+TERMS_VERSION = "terms/2"
 
 _CJK = r"\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\u3040-\u30ff\uac00-\ud7af"
 # A code keeps its inner punctuation (ERR_TIMEOUT, v1.2.3, payment-service) and is split as well.
 _TOKEN = re.compile(rf"[{_CJK}]+|[^\W_{_CJK}]+(?:[._\-][^\W_{_CJK}]+)*")
+# 10,000 and 10000 are one number
+_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 _PART = re.compile(r"[^\W_]+")
 _CJK_RUN = re.compile(rf"[{_CJK}]")
 _STEMMER = snowballstemmer.stemmer("english")
@@ -22,11 +24,18 @@ STOP_WORDS: frozenset[str] = frozenset(
     " having he her hers him his how i if in into is it its itself me my of on or our ours out"
     " over own she should so some such than that the their theirs them then there these they this"
     " those to too under until up very was we were what when where which while who whom why will"
-    " with would you your yours about please tell".split()
+    " with would you your yours about please tell many much kind sort long often ever mean means happen"
+    " happens take takes get gets got".split()
 )
 _CJK_STOP: frozenset[str] = frozenset(
     "什么 怎么 如何 哪些 哪个 是否 多少 多久 为什 怎样 可以 请问"
     " 我们 你们 他们 这个 那个 的是 是什 么是".split()
+)
+# A pair across one of these is grammar, not a word; without such pairs the gate's AUC on Chinese
+# rises from .936 to .947 and BM25 finds no less (docs/decisions/0003). The words are exceptions.
+_CJK_GRAMMAR = frozenset("的了吗呢吧么哪谁是在和与")
+_CJK_WORDS: frozenset[str] = frozenset(
+    "目的 了解 了结 存在 现在 在线 在职 在校 在途 内在 外在 实在 和平 和解 总和 饱和 与会 参与 给与".split()
 )
 
 
@@ -38,7 +47,7 @@ def stem(word: str) -> str:
 
 def iter_terms(text: str) -> Iterator[str]:
     """Terms in order, with repeats: stems, whole codes, and character bigrams for CJK runs."""
-    for match in _TOKEN.finditer(text.lower()):
+    for match in _TOKEN.finditer(join_thousands(text.lower())):
         token = match.group()
         if _CJK_RUN.match(token):
             yield from _bigrams(token)
@@ -51,11 +60,15 @@ def iter_terms(text: str) -> Iterator[str]:
                 yield stem(part)
 
 
+def join_thousands(text: str) -> str:
+    return _THOUSANDS.sub("", text)
+
+
 def _bigrams(run: str) -> Iterator[str]:
-    if len(run) == 1:
+    if len(run) == 1 and run not in _CJK_GRAMMAR:
         yield run
     for pair in map("".join, pairwise(run)):
-        if pair not in _CJK_STOP:
+        if pair in _CJK_WORDS or (pair not in _CJK_STOP and _CJK_GRAMMAR.isdisjoint(pair)):
             yield pair
 
 

@@ -1,0 +1,268 @@
+"""Fits the evidence gate of the bundled embedding space and says how well it does.
+
+``python -m eval.gate --data FOLDER [--json OUT]`` reads ``*.json`` files of the form {passages: [{id,
+title?, text}], questions: [{question, passage, answerable}]}. Negatives are out of corpus: half of the
+articles is indexed and asked about the other half, then the reverse. The articles of every half are
+split once more, so that the gate is fitted on questions about other articles than it is tested on.
+"""
+
+import argparse
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gateway.adapters.embedded import CALIBRATION, BundledEmbedder
+from gateway.answer.evidence import GateSignals, decide
+from gateway.release.model import RetrievalConfig
+from gateway.retrieval.chunk import embedded_text
+from gateway.retrieval.fusion import reciprocal_rank_fusion
+from gateway.retrieval.keyterms import missing_key_terms
+from gateway.retrieval.lexicon import TermStatistics
+from gateway.retrieval.terms import TERMS_VERSION, terms_of
+
+Floats = NDArray[np.float64]
+
+K1, B = 1.5, 0.75
+DEPTH = 50
+EVIDENCE = 6
+WEIGHTS = {"dense": 1.0, "bm25": 2.0}
+#: share of answerable training questions the gate may refuse, in the language it refuses most
+REFUSALS = 0.06
+
+
+@dataclass(frozen=True)
+class Passage:
+    id: str
+    article: str
+    title: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Question:
+    text: str
+    passage: str
+    answerable: bool
+
+
+@dataclass(frozen=True)
+class Row:
+    """One question put to one index. ``kind``: answerable, near (right topic, no answer), outside."""
+
+    language: str
+    kind: str
+    training: bool
+    similarity: float
+    coverage: float
+    missing: int
+
+
+class Index:
+    """BM25 and vectors of a few hundred passages in memory."""
+
+    def __init__(self, passages: Sequence[Passage], embedder: BundledEmbedder) -> None:
+        self._ids = [p.id for p in passages]
+        texts = [embedded_text(p.title, "", p.text) for p in passages]
+        counts = [Counter(terms_of(text)) for text in texts]
+        self.terms = {p.id: frozenset(c) for p, c in zip(passages, counts, strict=True)}
+        self.statistics = TermStatistics(len(passages), Counter(t for c in counts for t in c))
+        self._vectors = embed(embedder, texts)
+        lengths = np.array([c.total() for c in counts], dtype=np.float64)
+        self._postings: dict[str, list[tuple[int, float]]] = defaultdict(list)
+        for place, count in enumerate(counts):
+            length = K1 * (1 - B + B * lengths[place] / lengths.mean())
+            for term, n in count.items():
+                self._postings[term].append((place, n * (K1 + 1) / (n + length)))
+
+    def bm25(self, terms: Iterable[str]) -> list[str]:
+        scores = np.zeros(len(self._ids))
+        for term in set(terms):
+            for place, weight in self._postings.get(term, ()):
+                scores[place] += self.statistics.idf(term) * weight
+        best = np.argsort(-scores, kind="stable")[:DEPTH]
+        return [self._ids[i] for i in best if scores[i] > 0]
+
+    def dense(self, vector: NDArray[np.float32]) -> dict[str, float]:
+        similarities = self._vectors @ vector
+        best = np.argsort(-similarities, kind="stable")[:DEPTH]
+        return {self._ids[i]: float(similarities[i]) for i in best}
+
+    def fused(self, terms: Iterable[str], dense: Mapping[str, float]) -> list[str]:
+        routes = {"bm25": self.bm25(terms), "dense": list(dense)}
+        return [item for item, _ in reciprocal_rank_fusion(routes, WEIGHTS)]
+
+    def signals(self, question: str, vector: NDArray[np.float32]) -> GateSignals:
+        """As a request computes them: over the evidence, dense hits within DEPTH only."""
+        terms, dense = terms_of(question), self.dense(vector)
+        evidence = self.fused(terms, dense)[:EVIDENCE]
+        passages = [self.terms[item] for item in evidence]
+        return GateSignals(
+            candidates=len(evidence),
+            expired=0,
+            top_similarity=max((dense[item] for item in evidence if item in dense), default=None),
+            coverage=self.statistics.coverage(terms, passages),
+            missing_key_terms=missing_key_terms(question, passages),
+        )
+
+
+def embed(embedder: BundledEmbedder, texts: Iterable[str]) -> NDArray[np.float32]:
+    rest = iter(texts)
+    return np.concatenate([embedder.vectors(part) for part in iter(lambda: list(islice(rest, 64)), [])])
+
+
+def read(path: Path) -> tuple[list[Passage], list[Question]]:
+    """A passage without a title is an article of its own."""
+    raw = json.loads(path.read_text(encoding="utf-8"))
+    passages = [
+        Passage(str(p["id"]), p.get("title") or str(p["id"]), p.get("title") or "", p["text"])
+        for p in raw["passages"]
+    ]
+    questions = [Question(q["question"], str(q["passage"]), q["answerable"]) for q in raw["questions"]]
+    return passages, questions
+
+
+def ranking(
+    passages: Sequence[Passage], questions: Sequence[Question], embedder: BundledEmbedder
+) -> dict[str, dict[str, float]]:
+    """recall@5 and MRR (over the first DEPTH) of each route on answerable questions, all indexed."""
+    index = Index(passages, embedder)
+    asked = [q for q in questions if q.answerable]
+    ranks: dict[str, list[float]] = defaultdict(list)
+    for question, vector in zip(asked, embed(embedder, (q.text for q in asked)), strict=True):
+        terms, dense = terms_of(question.text), index.dense(vector)
+        routes = {"bm25": index.bm25(terms), "dense": list(dense), "rrf": index.fused(terms, dense)}
+        for route, found in routes.items():
+            place = found.index(question.passage) + 1 if question.passage in found else np.inf
+            ranks[route].append(float(place))
+    return {
+        route: {
+            "recall@5": round(float(np.mean(np.array(r) <= 5)), 4),
+            "mrr": round(float(np.mean(1 / np.array(r))), 4),
+        }
+        for route, r in ranks.items()
+    }
+
+
+def out_of_corpus(
+    language: str, passages: Sequence[Passage], questions: Sequence[Question], embedder: BundledEmbedder
+) -> list[Row]:
+    """Every question against both halves: the one with its article and the one without."""
+    articles = sorted({p.article for p in passages})
+    place = {article: i for i, article in enumerate(articles)}
+    article_of = {p.id: p.article for p in passages}
+    vectors = embed(embedder, (q.text for q in questions))
+    rows = []
+    for half in (0, 1):
+        index = Index([p for p in passages if place[p.article] % 2 == half], embedder)
+        for question, vector in zip(questions, vectors, strict=True):
+            at = place[article_of[question.passage]]
+            kind = "outside" if at % 2 != half else "answerable" if question.answerable else "near"
+            found = index.signals(question.text, vector)
+            similarity = -1.0 if found.top_similarity is None else found.top_similarity
+            training = at // 2 % 2 == 0
+            rows.append(Row(language, kind, training, similarity, found.coverage, found.missing_key_terms))
+    return rows
+
+
+def fit(features: Floats, labels: Floats, weights: Floats) -> Floats:
+    """Weighted logistic regression by Newton's method; returns the weights and the constant."""
+    x = np.column_stack([features, np.ones(len(features))])
+    beta = np.zeros(x.shape[1])
+    ridge = 1e-3 * np.eye(len(beta))
+    for _ in range(50):
+        p = 1 / (1 + np.exp(-x @ beta))
+        gradient = x.T @ (weights * (p - labels)) + ridge @ beta
+        hessian = (x * (weights * p * (1 - p))[:, None]).T @ x + ridge
+        beta -= np.linalg.solve(hessian, gradient)
+    return beta
+
+
+def calibrate(rows: Sequence[Row]) -> RetrievalConfig:
+    """Languages and labels weigh the same; ``bias`` keeps refusals at REFUSALS in each language."""
+    used = [r for r in rows if r.training and r.kind != "near"]
+    sizes = Counter((r.language, r.kind) for r in used)
+    labels = np.array([float(r.kind == "answerable") for r in used])
+    weights = np.array([len(used) / sizes[r.language, r.kind] / len(sizes) for r in used])
+    features = np.array([(r.similarity, r.coverage) for r in used])
+    w_similarity, w_coverage, _ = (round(float(w), 2) for w in fit(features, labels, weights))
+    # A question that lacks a key term is refused whatever the bias is.
+    scores = np.where([r.missing > 0 for r in used], -np.inf, features @ [w_similarity, w_coverage])
+    biases = []
+    for language in sorted({r.language for r in used}):
+        mine = np.array([r.language == language for r in used]) & (labels == 1)
+        biases.append(float(np.quantile(scores[mine], REFUSALS, method="lower")))
+    return RetrievalConfig("fitted", w_similarity, w_coverage, round(min(biases), 2))
+
+
+def auc(positive: Floats, negative: Floats) -> float:
+    """Chance that an answerable question outscores an outside one (ties count half)."""
+    below = np.searchsorted(np.sort(negative), positive, side="left")
+    upto = np.searchsorted(np.sort(negative), positive, side="right")
+    return float(np.mean((below + upto) / 2) / len(negative))
+
+
+def judge(rows: Sequence[Row], config: RetrievalConfig) -> dict[str, float]:
+    """What the product's own gate does with these questions."""
+    scores: dict[str, list[float]] = defaultdict(list)
+    accepted: dict[str, list[bool]] = defaultdict(list)
+    for row in rows:
+        decision = decide(config, GateSignals(EVIDENCE, 0, row.similarity, row.coverage, row.missing))
+        scores[row.kind].append(decision.score)
+        accepted[row.kind].append(decision.sufficient)
+    report = {
+        "auc": auc(np.array(scores["answerable"]), np.array(scores["outside"])),
+        "false_refusals": 1 - float(np.mean(accepted["answerable"])),
+        "false_accepts": float(np.mean(accepted["outside"])),
+    }
+    if accepted["near"]:
+        report["near_accepts"] = float(np.mean(accepted["near"]))
+    return {name: round(value, 4) for name, value in report.items()}
+
+
+def report(folder: Path) -> dict[str, Any]:
+    """Everything that is printed. Raises FileNotFoundError when the folder has no data."""
+    embedder = BundledEmbedder.load_now()
+    files = sorted(folder.glob("*.json"))
+    if not files:
+        raise FileNotFoundError(f"no *.json in {folder}")
+    rows: list[Row] = []
+    ranks = {}
+    for path in files:
+        passages, questions = read(path)
+        ranks[path.stem] = ranking(passages, questions, embedder)
+        rows += out_of_corpus(path.stem, passages, questions, embedder)
+    fitted = calibrate(rows)
+    held_out = [r for r in rows if not r.training]
+    groups = {path.stem: [r for r in held_out if r.language == path.stem] for path in files}
+    groups["all"] = held_out
+    return {
+        "space": embedder.space.space_id,
+        "terms": TERMS_VERSION,
+        "retrieval": ranks,
+        "fitted": asdict(fitted),
+        "in_use": asdict(CALIBRATION),
+        "held_out_fitted": {name: judge(group, fitted) for name, group in groups.items()},
+        "held_out_in_use": {name: judge(group, CALIBRATION) for name, group in groups.items()},
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="folder with labelled sets")
+    parser.add_argument("--json", type=Path, help="also write the report here")
+    options = parser.parse_args()
+    text = json.dumps(report(options.data), indent=2, ensure_ascii=False)
+    print(text)
+    if options.json:
+        options.json.write_text(text + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""The embedder that comes inside a wheel: nothing to install, no key, no network.
+
+WordLlama (MIT) pools static token vectors; its weights derive from LLaMA 2 token embeddings.
+"""
+
+import importlib
+import logging
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from anyio import to_thread
+from numpy.typing import NDArray
+
+from gateway.context import Deadline
+from gateway.errors import DeadlineExceeded, EmbedderUnavailable
+from gateway.release.model import EmbeddingSpace, RetrievalConfig
+from gateway.retrieval.embedding import Vector
+
+SPACE = EmbeddingSpace(space_id="wordllama-256-v1", model="wordllama-l2-supercat", dimension=256)
+
+#: fitted by ``python -m eval.gate`` for SPACE; the figures are in docs/decisions/0003
+CALIBRATION = RetrievalConfig(
+    version="wordllama-256-v1/gate-1", w_similarity=3.7, w_coverage=11.5, bias=6.6, min_coverage=0.2
+)
+
+#: about a millisecond of work; below it a thread costs more than it saves
+_INLINE_CHARACTERS = 2_500
+#: texts a trip to the thread; a deadline or a cancel waits for one trip at most
+_BATCH = 16
+
+
+class BundledEmbedder:
+    """Deterministic: a text's vector depends on that text alone, not on its batch.
+
+    A text without a single token (only the empty string) gets the direction opposite to the average
+    token: a unit vector, near nothing that has words in it.
+    """
+
+    def __init__(self, tokenizer: Any, table: NDArray[np.float32]) -> None:
+        """``tokenizer`` is a tokenizers.Tokenizer without padding; ``table`` is (tokens, dimension)."""
+        self._tokenizer = tokenizer
+        self._table = table
+        mean = table.mean(axis=0, dtype=np.float64)
+        self._nothing: NDArray[np.float32] = (-mean / np.linalg.norm(mean)).astype(np.float32)
+
+    @classmethod
+    async def load(cls) -> "BundledEmbedder":
+        """Reads the weights in a thread (about a second). Raises EmbedderUnavailable."""
+        return await to_thread.run_sync(cls.load_now)
+
+    @classmethod
+    def load_now(cls) -> "BundledEmbedder":
+        """The same for callers without an event loop. Raises EmbedderUnavailable."""
+        wordllama = _import_quietly("wordllama")
+        try:
+            # The plain load looks in a folder of another name and would then download.
+            model = wordllama.WordLlama.load(
+                cache_dir=Path(wordllama.__file__).parent, dim=SPACE.dimension, disable_download=True
+            )
+        except OSError as error:
+            raise EmbedderUnavailable("the bundled model's files are missing") from error
+        model.tokenizer.no_padding()
+        return cls(model.tokenizer, model.embedding)
+
+    @property
+    def space(self) -> EmbeddingSpace:
+        return SPACE
+
+    async def embed(self, texts: Sequence[str], deadline: Deadline) -> list[Vector]:
+        """Few short texts at once on the loop, everything else in a thread, a batch a trip."""
+        vectors: list[Vector] = []
+        remaining = iter(texts)
+        inline = sum(map(len, texts)) <= _INLINE_CHARACTERS
+        while batch := list(islice(remaining, _BATCH)):
+            if deadline.remaining() <= 0:
+                raise DeadlineExceeded("embedding")
+            rows = self.vectors(batch) if inline else await to_thread.run_sync(self.vectors, batch)
+            vectors.extend(tuple(row) for row in rows.tolist())
+        return vectors
+
+    def vectors(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Unit rows, one a text; blocks."""
+        rows = np.empty((len(texts), self._table.shape[1]), dtype=np.float32)
+        # The batch call lets go of the interpreter lock while it works, the single one doesn't.
+        for row, encoded in zip(rows, self._encode(texts), strict=True):
+            row[:] = self._pool(encoded.ids)
+        return rows
+
+    def _encode(self, texts: Sequence[str]) -> list[Any]:
+        return list(self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False))
+
+    def _pool(self, ids: list[int]) -> NDArray[np.float32]:
+        if not ids:
+            return self._nothing
+        mean: NDArray[np.float32] = self._table[ids].mean(axis=0)
+        length = np.float32(np.linalg.norm(mean))
+        return self._nothing if length < 1e-6 else mean / length
+
+
+def _import_quietly(name: str) -> Any:
+    """Imports a library that configures the root logger on import, without letting it."""
+    root, placeholder = logging.getLogger(), logging.NullHandler()
+    root.addHandler(placeholder)
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise EmbedderUnavailable(f"{name} is not installed") from error
+    finally:
+        root.removeHandler(placeholder)

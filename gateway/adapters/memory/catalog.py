@@ -1,0 +1,34 @@
+"""The in-memory twin of the catalog: every catalog port with real semantics, for tests."""
+
+import json
+from dataclasses import replace
+
+from gateway.adapters.memory.catalog_access import AccessRows
+from gateway.adapters.memory.catalog_releases import ReleaseRows
+from gateway.adapters.memory.catalog_tasks import TaskRows
+from gateway.adapters.memory.catalog_versions import VersionRows
+from gateway.observe.audit import AuditRecord
+
+
+class MemoryCatalog(AccessRows, TaskRows, VersionRows, ReleaseRows):
+    """Access, tasks, versions, releases, revocations, audit and lexicon in dicts.
+
+    ``MemoryCatalog(clock)``: the clock gives seconds since the epoch. Each method runs without a
+    pause, so each is a transaction. Nothing is kept when the process ends.
+    """
+
+    async def ping(self) -> None:
+        """The catalog is there."""
+
+    async def append(self, record: AuditRecord) -> None:
+        # What a database can't keep must not be kept here either.
+        details = json.loads(json.dumps(dict(record.details)))
+        self._audit.append(replace(record, details=details))
+
+    async def entries(self, tenant: str, limit: int, action: str | None = None) -> list[AuditRecord]:
+        found = [
+            record
+            for record in reversed(self._audit)
+            if record.tenant == tenant and action in {None, record.action}
+        ]
+        return found[: max(0, limit)]

@@ -1,0 +1,111 @@
+"""Permissions and revocations of the in-memory catalog."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from gateway.access.authorizer import (
+    DocumentRef,
+    DocumentStanding,
+    KnowledgeBaseStamp,
+    RevocationSet,
+    TenantStamp,
+)
+from gateway.access.classes import AclClass
+from gateway.adapters.memory.catalog_rows import CatalogRows, DocumentRow, VersionRow, fresh_id
+from gateway.errors import KnowledgeBaseNotFound, NotFound
+from gateway.stream.revocation import RevocationKind, RevocationRecord
+
+
+class AccessRows(CatalogRows):
+    """``AccessCatalog`` and ``RevocationCatalog``."""
+
+    async def tenant_stamp(self, tenant: str) -> TenantStamp:
+        return TenantStamp(
+            revocation_epoch=self._epochs.get(tenant, 0),
+            incarnation=self._incarnation,
+            knowledge_bases=tuple(
+                KnowledgeBaseStamp(kb.kb_id, kb.name, kb.acl_revision)
+                for kb in sorted(self._knowledge_bases.values(), key=lambda kb: kb.name)
+                if kb.tenant == tenant
+            ),
+        )
+
+    async def acl_classes(self, tenant: str, kb_id: str) -> tuple[AclClass, ...]:
+        kb = self._kb(tenant, kb_id)
+        if kb is None:
+            return ()
+        return tuple(AclClass(number, acl) for acl, number in kb.classes.items())
+
+    async def revocations(self, tenant: str) -> RevocationSet:
+        return RevocationSet(
+            users=self._revoked(tenant, RevocationKind.USER),
+            groups=self._revoked(tenant, RevocationKind.GROUP),
+            documents=self._revoked(tenant, RevocationKind.DOCUMENT),
+            knowledge_bases=self._revoked(tenant, RevocationKind.KNOWLEDGE_BASE),
+        )
+
+    async def standings(
+        self, tenant: str, kb_id: str, refs: Sequence[DocumentRef]
+    ) -> Mapping[DocumentRef, DocumentStanding]:
+        revoked = self._revoked(tenant, RevocationKind.DOCUMENT)
+        found = {}
+        for ref in refs:
+            document = self._document(tenant, ref.document_id)
+            if document is None or document.kb_id != kb_id:
+                continue
+            if 1 <= ref.document_version <= len(document.versions):
+                found[ref] = _standing(document, self._version(ref), document.document_id in revoked)
+        return found
+
+    async def revoke(
+        self, tenant: str, kind: RevocationKind, subject: str, reason: str, revoked_by: str
+    ) -> RevocationRecord:
+        if kind is RevocationKind.KNOWLEDGE_BASE and self._kb_named(tenant, subject) is None:
+            raise KnowledgeBaseNotFound()
+        if kind is RevocationKind.DOCUMENT and self._document(tenant, subject) is None:
+            raise NotFound()
+        for record in self._revocations.values():
+            same = (record.tenant, record.kind, record.subject) == (tenant, kind, subject)
+            if same and record.lifted_at is None:
+                return record
+        made = RevocationRecord(
+            revocation_id=fresh_id(),
+            tenant=tenant,
+            kind=kind,
+            subject=subject,
+            reason=reason,
+            revoked_by=revoked_by,
+            revocation_epoch=self._bump_epoch(tenant),
+            created_at=self._clock(),
+            lifted_at=None,
+        )
+        self._revocations[made.revocation_id] = made
+        return made
+
+    async def list_revocations(self, tenant: str) -> list[RevocationRecord]:
+        """Newest first, lifted ones too."""
+        return [record for record in reversed(self._revocations.values()) if record.tenant == tenant]
+
+    async def lift(self, tenant: str, revocation_id: str) -> RevocationRecord:
+        record = self._revocations.get(revocation_id)
+        if record is None or record.tenant != tenant:
+            raise NotFound()
+        if record.lifted_at is not None:
+            return record
+        self._bump_epoch(tenant)
+        lifted = replace(record, lifted_at=self._clock())
+        self._revocations[revocation_id] = lifted
+        return lifted
+
+
+def _standing(document: DocumentRow, version: VersionRow, revoked: bool) -> DocumentStanding:
+    return DocumentStanding(
+        document_acl=document.acl,
+        version_acl=version.document.acl,
+        deleted=document.deleted,
+        revoked=revoked,
+        withdrawn=version.withdrawn,
+        sensitivity=version.document.sensitivity,
+        valid_from=version.document.valid_from,
+        valid_until=version.document.valid_until,
+    )

@@ -1,0 +1,280 @@
+"""Releases of the in-memory catalog: snapshot, activation, rollback, term statistics."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from gateway.access.authorizer import DocumentRef
+from gateway.adapters.memory.catalog_rows import (
+    CatalogRows,
+    DocumentRow,
+    KnowledgeBaseRow,
+    ReleaseRow,
+    TaskRow,
+    VersionRow,
+    fresh_id,
+)
+from gateway.context import Deadline
+from gateway.errors import (
+    Conflict,
+    DeadlineExceeded,
+    IllegalTransition,
+    KnowledgeBaseNotFound,
+    NotFound,
+    ReleaseConflict,
+)
+from gateway.ingest.catalog import Activation, BuiltVersion, ClassTerms, PlannedDocument, ReleasePlan
+from gateway.ingest.task import TaskClaim
+from gateway.release.model import (
+    EmbeddingSpace,
+    ReleaseRecord,
+    ReleaseState,
+    RetrievalConfig,
+    RetrievalRelease,
+    check_release_transition,
+)
+from gateway.retrieval.chunk import stable_hash
+from gateway.retrieval.lexicon import TermStatistics
+from gateway.retrieval.query import ScopedQuery
+from gateway.stream.revocation import RevocationKind
+
+#: where a worker may take a release; ACTIVE, RETIRED and RECLAIMED have methods of their own
+_BUILD_STATES = frozenset({ReleaseState.VALIDATING, ReleaseState.READY, ReleaseState.FAILED})
+
+
+class ReleaseRows(CatalogRows):
+    """``ReleaseStore``, ``ReleaseCatalog`` and ``Lexicon``."""
+
+    async def active(self, tenant: str, kb_id: str) -> RetrievalRelease | None:
+        release = self._active(kb_id)
+        if release is None or release.plan.tenant != tenant:
+            return None
+        plan = release.plan
+        return RetrievalRelease(
+            release_id=plan.release_id,
+            tenant=plan.tenant,
+            kb_id=plan.kb_id,
+            knowledge_base=plan.knowledge_base,
+            kb_revision=plan.kb_revision,
+            sequence=release.sequence or 0,
+            space=plan.space,
+            collection=plan.space.collection,
+            config=plan.config,
+        )
+
+    async def begin_release(
+        self, claim: TaskClaim, space: EmbeddingSpace, config: RetrievalConfig
+    ) -> ReleasePlan:
+        task = self._held(claim)
+        if self._spaces.setdefault(space.space_id, space) != space:
+            raise Conflict("this embedding space id already names another space")
+        self._abandon(task.task_id, "started again")
+        kb = self._knowledge_bases[task.kb_id]
+        plan = self._plan(self._release_id(task), kb, space, config)
+        if plan.unchanged_release is None:
+            self._releases[plan.release_id] = ReleaseRow(plan, task.task_id, kb.ready, self._clock())
+        task.release_id = plan.unchanged_release or plan.release_id
+        return plan
+
+    def _release_id(self, task: TaskRow) -> str:
+        """The promised one for the task's first release, then fresh ones."""
+        promised = task.promised_release_id
+        return fresh_id() if promised is None or promised in self._releases else promised
+
+    def _plan(
+        self, release_id: str, kb: KnowledgeBaseRow, space: EmbeddingSpace, config: RetrievalConfig
+    ) -> ReleasePlan:
+        documents = tuple(self._snapshot(kb))
+        manifest_hash = _manifest_hash(documents)
+        active = self._active(kb.kb_id)
+        unchanged = active is not None and (active.plan.manifest_hash, active.plan.space) == (
+            manifest_hash,
+            space,
+        )
+        return ReleasePlan(
+            release_id=release_id,
+            tenant=kb.tenant,
+            kb_id=kb.kb_id,
+            knowledge_base=kb.name,
+            kb_revision=fresh_id(),
+            base_sequence=kb.sequence,
+            revocation_epoch=self._epochs.get(kb.tenant, 0),
+            space=space,
+            config=config,
+            manifest_hash=manifest_hash,
+            documents=documents,
+            unchanged_release=active.plan.release_id if active is not None and unchanged else None,
+        )
+
+    def _snapshot(self, kb: KnowledgeBaseRow) -> Iterator[PlannedDocument]:
+        revoked = self._revoked(kb.tenant, RevocationKind.DOCUMENT)
+        for document in self._documents_of(kb.kb_id):
+            if document.deleted or document.document_id in revoked:
+                continue
+            for version in reversed(document.versions):
+                if version.built is not None and not version.withdrawn:
+                    yield _planned(document, version, version.built)
+                    break
+
+    def _claimed_release(self, task: TaskRow, release_id: str) -> ReleaseRow:
+        release = self._releases.get(release_id)
+        if release is None or release.task_id != task.task_id:
+            raise NotFound()
+        return release
+
+    async def advance_release(
+        self,
+        claim: TaskClaim,
+        release_id: str,
+        state: ReleaseState,
+        *,
+        barrier: Mapping[str, object] | None = None,
+        error: str | None = None,
+    ) -> None:
+        release = self._claimed_release(self._held(claim), release_id)
+        if release.state is state:
+            return
+        check_release_transition(release.state, state)
+        if state not in _BUILD_STATES:
+            raise IllegalTransition(f"building a release does not make it {state}")
+        release.state = state
+        release.barrier = barrier if barrier is not None else release.barrier
+        release.error = error
+
+    async def store_terms(self, claim: TaskClaim, kb_revision: str, classes: Sequence[ClassTerms]) -> None:
+        task = self._held(claim)
+        mine = {r.plan.kb_revision for r in self._releases_of(task.kb_id) if r.task_id == task.task_id}
+        if kb_revision not in mine:
+            raise NotFound()
+        self._terms[task.tenant, task.kb_id, kb_revision] = {
+            counted.acl_class: counted for counted in classes
+        }
+
+    async def activate(self, tenant: str, release_id: str, expected_sequence: int | None) -> Activation:
+        release = self._release(tenant, release_id)
+        if release is None:
+            raise NotFound()
+        kb = self._knowledge_bases[release.plan.kb_id]
+        if release.state is ReleaseState.ACTIVE:
+            return _activation(release)
+        check_release_transition(release.state, ReleaseState.ACTIVE)
+        expected = release.plan.base_sequence if expected_sequence is None else expected_sequence
+        if kb.sequence != expected:
+            raise ReleaseConflict("another release was activated in the meantime")
+        if not all(map(self._still_as_planned, release.documents)):
+            raise ReleaseConflict("a document of this release was deleted, revoked or got another ACL")
+        return self._switch(kb, release)
+
+    def _still_as_planned(self, planned: PlannedDocument) -> bool:
+        document = self._documents[planned.ref.document_id]
+        revoked = self._revoked(document.tenant, RevocationKind.DOCUMENT)
+        return (
+            not document.deleted
+            and document.document_id not in revoked
+            and not self._version(planned.ref).withdrawn
+            and document.acl_class == planned.acl_class
+        )
+
+    def _switch(self, kb: KnowledgeBaseRow, release: ReleaseRow) -> Activation:
+        before = self._active(kb.kb_id)
+        kb.sequence += 1
+        if before is not None:
+            check_release_transition(before.state, ReleaseState.RETIRED)
+            before.state, before.retired = ReleaseState.RETIRED, kb.sequence
+        check_release_transition(release.state, ReleaseState.ACTIVE)
+        release.state, release.sequence = ReleaseState.ACTIVE, kb.sequence
+        release.activated_at = self._clock()
+        return _activation(release)
+
+    async def roll_back(self, tenant: str, knowledge_base: str) -> Activation:
+        kb = self._kb_named(tenant, knowledge_base)
+        if kb is None:
+            raise KnowledgeBaseNotFound()
+        retired = [r for r in self._releases_of(kb.kb_id) if r.state is ReleaseState.RETIRED]
+        if not retired:
+            raise ReleaseConflict("there is no earlier release to go back to")
+        target = max(retired, key=lambda release: release.retired)
+        for document in self._documents_of(kb.kb_id):
+            for version in document.versions:
+                version.withdrawn |= version.ready_number > target.ready
+        return self._switch(kb, target)
+
+    async def releases(self, tenant: str, knowledge_base: str) -> list[ReleaseRecord]:
+        kb = self._kb_named(tenant, knowledge_base)
+        return [] if kb is None else [_record(r) for r in reversed(list(self._releases_of(kb.kb_id)))]
+
+    async def release(self, tenant: str, release_id: str) -> ReleaseRecord | None:
+        release = self._release(tenant, release_id)
+        return None if release is None else _record(release)
+
+    async def mark_reclaimed(self, tenant: str, release_id: str) -> None:
+        release = self._release(tenant, release_id)
+        if release is None:
+            raise NotFound()
+        check_release_transition(release.state, ReleaseState.RECLAIMED)
+        release.state = ReleaseState.RECLAIMED
+        self._terms.pop((tenant, release.plan.kb_id, release.plan.kb_revision), None)
+
+    async def statistics(
+        self, query: ScopedQuery, terms: Sequence[str], deadline: Deadline
+    ) -> TermStatistics:
+        if deadline.remaining() <= 0:
+            raise DeadlineExceeded("term statistics")
+        scope = query.scope
+        counted = self._terms.get((scope.tenant, scope.kb_id, query.release.kb_revision), {})
+        permitted = [counted[number] for number in query.permitted_classes if number in counted]
+        sums = {term: sum(c.frequencies.get(term, 0) for c in permitted) for term in terms}
+        return TermStatistics(
+            passages=sum(c.passages for c in permitted),
+            frequencies={term: seen for term, seen in sums.items() if seen},
+        )
+
+
+def _planned(document: DocumentRow, version: VersionRow, built: BuiltVersion) -> PlannedDocument:
+    new = version.document
+    return PlannedDocument(
+        ref=DocumentRef(document.document_id, version.ref.document_version),
+        title=built.title,
+        uri=new.uri,
+        category=new.category,
+        valid_from=new.valid_from,
+        valid_until=new.valid_until,
+        sensitivity=new.sensitivity,
+        author=new.author,
+        approval=new.approval,
+        risk=new.risk,
+        acl_class=document.acl_class,
+        parser_version=built.parser_version,
+        splitter_version=built.splitter_version,
+        chunks_key=built.chunks_key,
+        manifest=built.manifest,
+    )
+
+
+def _manifest_hash(documents: Sequence[PlannedDocument]) -> str:
+    """Over every (chunk_id, content_hash, acl_class), in an order of its own."""
+    chunks = sorted((e.chunk_id, e.content_hash, d.acl_class) for d in documents for e in d.manifest)
+    return stable_hash(*(part for chunk in chunks for part in chunk))
+
+
+def _activation(release: ReleaseRow) -> Activation:
+    return Activation(release.plan.knowledge_base, release.plan.kb_revision, release.sequence or 0)
+
+
+def _record(release: ReleaseRow) -> ReleaseRecord:
+    plan = release.plan
+    return ReleaseRecord(
+        release_id=plan.release_id,
+        tenant=plan.tenant,
+        kb_id=plan.kb_id,
+        knowledge_base=plan.knowledge_base,
+        kb_revision=plan.kb_revision,
+        state=release.state,
+        sequence=release.sequence,
+        base_sequence=plan.base_sequence,
+        space_id=plan.space.space_id,
+        manifest_hash=plan.manifest_hash,
+        documents=len(plan.documents),
+        chunks=sum(len(document.manifest) for document in plan.documents),
+        created_at=release.created_at,
+        activated_at=release.activated_at,
+        error=release.error,
+    )

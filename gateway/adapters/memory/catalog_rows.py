@@ -1,0 +1,208 @@
+"""The rows of the in-memory catalog, and the look-ups every part of it shares."""
+
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from gateway.access.authorizer import DocumentRef
+from gateway.access.classes import Acl
+from gateway.errors import StaleFence
+from gateway.ingest.catalog import (
+    Accepted,
+    BuiltVersion,
+    ClassTerms,
+    NewDocument,
+    PlannedDocument,
+    ReleasePlan,
+    VectorPlace,
+)
+from gateway.ingest.task import TaskClaim, TaskKind, TaskState
+from gateway.observe.audit import AuditRecord
+from gateway.release.model import EmbeddingSpace, ReleaseState, VersionState
+from gateway.stream.revocation import RevocationKind, RevocationRecord
+
+_UNFINISHED = frozenset({ReleaseState.PENDING, ReleaseState.BUILDING, ReleaseState.VALIDATING})
+
+
+def fresh_id() -> str:
+    return uuid.uuid4().hex
+
+
+@dataclass(slots=True)
+class KnowledgeBaseRow:
+    """``sequence`` is that of the last activation, 0 before the first; ``ready`` counts versions."""
+
+    kb_id: str
+    tenant: str
+    name: str
+    acl_revision: int = 0
+    sequence: int = 0
+    ready: int = 0
+    classes: dict[Acl, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class VersionRow:
+    """One accepted version. ``built`` comes with READY, and so does its place in the order of READY."""
+
+    ref: DocumentRef
+    document: NewDocument
+    acl_class: int
+    state: VersionState = VersionState.PENDING
+    withdrawn: bool = False
+    error: str | None = None
+    built: BuiltVersion | None = None
+    ready_number: int = 0
+
+    @property
+    def fingerprint(self) -> NewDocument:
+        return fingerprint(self.document)
+
+
+def fingerprint(document: NewDocument) -> NewDocument:
+    """Everything about an upload but the place of its bytes: their hash already names them."""
+    return replace(document, original_key="")
+
+
+@dataclass(slots=True)
+class DocumentRow:
+    """``acl`` is the current one; versions are numbered from 1 in this order."""
+
+    document_id: str
+    tenant: str
+    kb_id: str
+    source: str
+    acl: Acl
+    acl_class: int
+    created_at: float
+    deleted: bool = False
+    versions: list[VersionRow] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class TaskRow:
+    """``attempts`` counts claims that weren't given back; ``refs`` are the task's versions in order.
+
+    ``promised_release_id`` is that of a release task's first release, known before it begins.
+    """
+
+    task_id: str
+    kind: TaskKind
+    tenant: str
+    kb_id: str
+    activate: bool
+    allow_partial: bool
+    deadline_at: float
+    created_at: float
+    updated_at: float
+    refs: tuple[DocumentRef, ...] = ()
+    state: TaskState = TaskState.PENDING
+    stage: str = "accepted"
+    done: int = 0
+    total: int = 0
+    fence: int = 0
+    attempts: int = 0
+    lease_until: float = 0.0
+    cancel_requested: bool = False
+    error_code: str | None = None
+    error_detail: str | None = None
+    release_id: str | None = None
+    promised_release_id: str | None = None
+
+
+@dataclass(slots=True)
+class ReleaseRow:
+    """``retired`` orders retirements: the highest number is the most recent.
+
+    ``ready`` is how many versions had become READY when the snapshot was taken.
+    """
+
+    plan: ReleasePlan
+    task_id: str
+    ready: int
+    created_at: float
+    state: ReleaseState = ReleaseState.BUILDING
+    sequence: int | None = None
+    retired: int = 0
+    activated_at: float | None = None
+    error: str | None = None
+    barrier: Mapping[str, object] | None = None
+
+    @property
+    def documents(self) -> tuple[PlannedDocument, ...]:
+        return self.plan.documents
+
+
+class CatalogRows:
+    """All tables as dicts. No method awaits between a check and its write, so each is atomic."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._incarnation = fresh_id()
+        self._epochs: dict[str, int] = {}
+        self._knowledge_bases: dict[str, KnowledgeBaseRow] = {}
+        self._documents: dict[str, DocumentRow] = {}
+        self._tasks: dict[str, TaskRow] = {}
+        self._answers: dict[tuple[str, str, str], tuple[str, Accepted]] = {}
+        self._releases: dict[str, ReleaseRow] = {}
+        self._spaces: dict[str, EmbeddingSpace] = {}
+        self._vectors: dict[tuple[str, str], VectorPlace] = {}
+        self._terms: dict[tuple[str, str, str], dict[int, ClassTerms]] = {}
+        self._revocations: dict[str, RevocationRecord] = {}
+        self._audit: list[AuditRecord] = []
+
+    def _bump_epoch(self, tenant: str) -> int:
+        self._epochs[tenant] = self._epochs.get(tenant, 0) + 1
+        return self._epochs[tenant]
+
+    def _kb(self, tenant: str, kb_id: str) -> KnowledgeBaseRow | None:
+        kb = self._knowledge_bases.get(kb_id)
+        return kb if kb is not None and kb.tenant == tenant else None
+
+    def _kb_named(self, tenant: str, name: str) -> KnowledgeBaseRow | None:
+        return next(
+            (kb for kb in self._knowledge_bases.values() if (kb.tenant, kb.name) == (tenant, name)), None
+        )
+
+    def _document(self, tenant: str, document_id: str) -> DocumentRow | None:
+        document = self._documents.get(document_id)
+        return document if document is not None and document.tenant == tenant else None
+
+    def _documents_of(self, kb_id: str) -> list[DocumentRow]:
+        rows = (document for document in self._documents.values() if document.kb_id == kb_id)
+        return sorted(rows, key=lambda document: document.source)
+
+    def _version(self, ref: DocumentRef) -> VersionRow:
+        return self._documents[ref.document_id].versions[ref.document_version - 1]
+
+    def _release(self, tenant: str, release_id: str) -> ReleaseRow | None:
+        release = self._releases.get(release_id)
+        return release if release is not None and release.plan.tenant == tenant else None
+
+    def _releases_of(self, kb_id: str) -> Iterator[ReleaseRow]:
+        return (release for release in self._releases.values() if release.plan.kb_id == kb_id)
+
+    def _active(self, kb_id: str) -> ReleaseRow | None:
+        return next((r for r in self._releases_of(kb_id) if r.state is ReleaseState.ACTIVE), None)
+
+    def _abandon(self, task_id: str, error: str) -> None:
+        """Fails what the task has begun and not finished."""
+        for release in self._releases.values():
+            if release.task_id == task_id and release.state in _UNFINISHED:
+                release.state, release.error = ReleaseState.FAILED, error
+
+    def _revoked(self, tenant: str, kind: RevocationKind) -> frozenset[str]:
+        """Subjects of the revocations in force."""
+        return frozenset(
+            record.subject
+            for record in self._revocations.values()
+            if (record.tenant, record.kind) == (tenant, kind) and record.lifted_at is None
+        )
+
+    def _held(self, claim: TaskClaim) -> TaskRow:
+        """The claim's task; raises StaleFence unless the claim still holds it."""
+        task = self._tasks.get(claim.task_id)
+        if task is None or task.fence != claim.fence or task.state is not TaskState.RUNNING:
+            raise StaleFence()
+        return task

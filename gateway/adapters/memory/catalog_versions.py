@@ -1,0 +1,103 @@
+"""Document versions of the in-memory catalog: building them, listing and deleting documents."""
+
+from collections.abc import Mapping, Sequence
+
+from gateway.access.authorizer import DocumentRef
+from gateway.adapters.memory.catalog_rows import CatalogRows, DocumentRow, VersionRow
+from gateway.errors import NotFound
+from gateway.ingest.catalog import BuiltVersion, DocumentRecord, VectorPlace, VersionJob
+from gateway.ingest.task import TaskClaim
+from gateway.release.model import VersionState, check_version_transition
+
+_ENDED = frozenset({VersionState.READY, VersionState.FAILED})
+
+
+class VersionRows(CatalogRows):
+    """``VersionStore``. A version that isn't one of the claimed task's looks missing (NotFound)."""
+
+    async def unfinished_versions(self, claim: TaskClaim) -> list[VersionJob]:
+        versions = [self._version(ref) for ref in self._held(claim).refs]
+        return [
+            VersionJob(
+                ref=version.ref,
+                source=version.document.source,
+                media_type=version.document.media_type,
+                original_key=version.document.original_key,
+                state=version.state,
+            )
+            for version in versions
+            if version.state not in _ENDED
+        ]
+
+    def _claimed(self, claim: TaskClaim, ref: DocumentRef) -> VersionRow:
+        if ref not in self._held(claim).refs:
+            raise NotFound()
+        return self._version(ref)
+
+    async def advance_version(self, claim: TaskClaim, ref: DocumentRef, state: VersionState) -> None:
+        _move(self._claimed(claim, ref), state)
+
+    async def complete_version(self, claim: TaskClaim, built: BuiltVersion) -> None:
+        version = self._claimed(claim, built.ref)
+        if not _move(version, VersionState.READY):
+            return
+        kb = self._knowledge_bases[self._documents[built.ref.document_id].kb_id]
+        kb.ready += 1
+        version.built, version.ready_number = built, kb.ready
+        for text_hash, place in built.new_vectors.items():
+            self._vectors.setdefault((built.space_id, text_hash), place)
+
+    async def fail_version(self, claim: TaskClaim, ref: DocumentRef, reason: str, detail: str) -> None:
+        version = self._claimed(claim, ref)
+        if _move(version, VersionState.FAILED):
+            version.error = f"{reason}: {detail}"
+
+    async def vector_places(self, space_id: str, text_hashes: Sequence[str]) -> Mapping[str, VectorPlace]:
+        places = ((text_hash, self._vectors.get((space_id, text_hash))) for text_hash in text_hashes)
+        return {text_hash: place for text_hash, place in places if place is not None}
+
+    async def documents(self, tenant: str, knowledge_base: str) -> list[DocumentRecord]:
+        kb = self._kb_named(tenant, knowledge_base)
+        if kb is None:
+            return []
+        return [self._record(document) for document in self._documents_of(kb.kb_id) if not document.deleted]
+
+    async def document(self, tenant: str, document_id: str) -> DocumentRecord | None:
+        document = self._document(tenant, document_id)
+        return None if document is None or document.deleted else self._record(document)
+
+    def _record(self, document: DocumentRow) -> DocumentRecord:
+        newest = document.versions[-1]
+        return DocumentRecord(
+            document_id=document.document_id,
+            knowledge_base=self._knowledge_bases[document.kb_id].name,
+            source=document.source,
+            document_version=newest.ref.document_version,
+            state=newest.state,
+            title=newest.built.title if newest.built else "",
+            category=newest.document.category,
+            allow=tuple(sorted(document.acl.allow)),
+            deny=tuple(sorted(document.acl.deny)),
+            error=newest.error,
+            created_at=document.created_at,
+        )
+
+    async def delete_document(self, tenant: str, document_id: str) -> bool:
+        document = self._document(tenant, document_id)
+        if document is None or document.deleted:
+            return False
+        document.deleted = True
+        # A later import under the same source must not bring the deleted versions back.
+        for version in document.versions:
+            version.withdrawn = True
+        self._bump_epoch(tenant)
+        return True
+
+
+def _move(version: VersionRow, state: VersionState) -> bool:
+    """False when it is there already (a replay); raises IllegalTransition."""
+    if version.state is state:
+        return False
+    check_version_transition(version.state, state)
+    version.state = state
+    return True

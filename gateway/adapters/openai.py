@@ -1,0 +1,321 @@
+"""Any OpenAI-compatible chat API as an AnswerModel: bounded waits, exact text, closed when left."""
+
+import asyncio
+import contextlib
+import email.utils
+import logging
+import math
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
+
+import aiohttp
+import anyio
+import httpx2
+import openai
+
+from gateway.adapters.openai_chunk import ChunkReader
+from gateway.adapters.openai_patience import Patience
+from gateway.adapters.openai_sse import SseDecoder
+from gateway.answer.model import ModelPiece
+from gateway.answer.prompt import Prompt
+from gateway.context import Deadline
+from gateway.errors import ConfigurationError, DeadlineExceeded, UpstreamFailed
+
+if TYPE_CHECKING:
+    from openai import AsyncStream
+    from openai._response import AsyncAPIResponse  # the public name is the legacy class
+    from openai.types.chat import ChatCompletionChunk, ChatCompletionMessageParam
+
+T = TypeVar("T")
+
+# at DEBUG these print request options, and with them prompts
+for _name in ("openai", "httpx2", "httpcore2", "httpx", "httpcore", "aiohttp"):
+    logging.getLogger(_name).setLevel(logging.WARNING)
+
+#: uvicorn, and with it vLLM, drops idle connections after 5 s: ours go first, or a call lands on a dead one
+_KEEPALIVE_S = 3.0
+_MAX_CONNECTIONS = 1000
+_PING_S = 1.0
+_CLOSE_S = 1.0
+_DRAIN_S = 0.05
+_MAX_RETRY_AFTER_MS = 3_600_000
+
+# all that the transport raises: openai's adapter maps aiohttp's errors to httpx2's, but not every one of them
+_TRANSPORT_ERRORS: tuple[type[Exception], ...] = (
+    openai.OpenAIError,
+    httpx2.HTTPError,
+    httpx2.StreamError,
+    aiohttp.ClientError,
+    OSError,
+)
+
+_Request: TypeAlias = "AbstractAsyncContextManager[AsyncAPIResponse[AsyncStream[ChatCompletionChunk]]]"
+
+
+class OpenAIModel:
+    """An answer model behind ``POST {base_url}/chat/completions``.
+
+    ``connect_cap_ms`` bounds getting a connection, ``first_token_cap_ms`` the time from the call to the first
+    text, ``idle_cap_ms`` the gap between two texts; comments and empty deltas are no text. Only time spent
+    waiting for the model counts, not the time in which nobody reads. Raises ConfigurationError for a URL
+    or key that can't be used.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        name: str,
+        api_key: str | None,
+        *,
+        max_sensitivity: int,
+        connect_cap_ms: int,
+        first_token_cap_ms: int,
+        idle_cap_ms: int,
+    ) -> None:
+        self._name = name
+        self._max_sensitivity = max_sensitivity
+        self._first_token_cap_ms = first_token_cap_ms
+        self._idle_cap_ms = idle_cap_ms
+        self._base_url = _checked_url(base_url)
+        connect_s = connect_cap_ms / 1000
+        self._client = openai.AsyncOpenAI(
+            base_url=self._base_url,
+            api_key=_checked_key(api_key),
+            max_retries=0,
+            # reads are bounded by our own clocks, which comments don't reset
+            timeout=httpx2.Timeout(None, connect=connect_s, pool=connect_s),
+            http_client=openai.DefaultAioHttpClient(
+                # a redirect would take the passages to another host
+                follow_redirects=False,
+                limits=httpx2.Limits(max_connections=_MAX_CONNECTIONS, keepalive_expiry=_KEEPALIVE_S),
+            ),
+        )
+        # what the SDK would add from OPENAI_* variables belongs to another endpoint than this one
+        self._headers: dict[str, str | openai.Omit] = {
+            "OpenAI-Organization": openai.Omit(),
+            "OpenAI-Project": openai.Omit(),
+            "Accept-Encoding": "identity",
+        }
+        if api_key is None:
+            self._headers["Authorization"] = openai.Omit()
+
+    def __repr__(self) -> str:
+        return f"OpenAIModel(name={self._name!r})"
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def max_sensitivity(self) -> int:
+        return self._max_sensitivity
+
+    def stream(
+        self, prompt: Prompt, deadline: Deadline
+    ) -> AbstractAsyncContextManager[AsyncIterator[ModelPiece]]:
+        """One call; see AnswerModel. DeadlineExceeded has stage ``first_token``, ``idle`` or ``total``."""
+        patience = Patience(deadline, self._first_token_cap_ms, self._idle_cap_ms)
+        return _Call(lambda: self._request(prompt), ChunkReader(prompt), patience)
+
+    def _request(self, prompt: Prompt) -> _Request:
+        messages = [{"role": m.role, "content": m.content} for m in prompt.messages]
+        return self._client.chat.completions.with_streaming_response.create(
+            model=self._name,
+            messages=cast("list[ChatCompletionMessageParam]", messages),
+            max_tokens=prompt.max_output_tokens,
+            temperature=0,
+            stream=True,
+            stream_options={"include_usage": True},
+            extra_headers=self._headers,
+        )
+
+    async def ping(self) -> bool:
+        """Whether ``GET {base_url}/models`` succeeds within a second; for readiness."""
+        try:
+            async with (
+                asyncio.timeout(_PING_S),
+                self._client.models.with_streaming_response.list(extra_headers=self._headers),
+            ):
+                return True
+        except _TRANSPORT_ERRORS:
+            return False
+
+    async def aclose(self) -> None:
+        """Closes the pool and every call in it."""
+        with anyio.move_on_after(_CLOSE_S, shield=True):
+            await self._client.close()
+
+
+class _Call(AsyncIterator[ModelPiece]):
+    """One call on the wire, and the pieces it brings.
+
+    A class, not an async generator: a generator would suspend inside its own timeout, and when dropped would
+    leave the upstream running until somebody finalises it.
+    """
+
+    def __init__(self, request: Callable[[], _Request], chunks: ChunkReader, patience: Patience) -> None:
+        self._make_request = request
+        self._chunks = chunks
+        self._patience = patience
+        self._decoder = SseDecoder()
+        self._request: _Request | None = None
+        self._reads: AsyncGenerator[bytes, None] | None = None
+        self._ready: deque[ModelPiece] = deque()
+        self._failure: UpstreamFailed | DeadlineExceeded | None = None
+        self._over = False
+
+    async def __aenter__(self) -> AsyncIterator[ModelPiece]:
+        self._patience.resume()
+        await self._bounded(self._open)
+        self._patience.pause()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            if kind is None and self._over and self._failure is None:
+                await self._drain()
+        finally:
+            await self._close()
+
+    async def __anext__(self) -> ModelPiece:
+        self._patience.resume()
+        try:
+            while not self._ready and not self._over:
+                self._take(await self._read())
+        except BaseException:
+            self._over = True
+            raise
+        finally:
+            self._patience.pause()
+        if self._ready:
+            return self._ready.popleft()
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+        raise StopAsyncIteration
+
+    async def _open(self) -> None:
+        self._request = self._make_request()
+        response = await self._request.__aenter__()
+        self._reads = cast("AsyncGenerator[bytes, None]", response.iter_bytes())
+
+    async def _read(self) -> bytes | None:
+        """The next bytes; None at the end, or when an answer that is whole gets no tail."""
+        try:
+            return await self._bounded(self._next_bytes)
+        except (UpstreamFailed, DeadlineExceeded):
+            if not self._chunks.finished:
+                raise
+            return None
+
+    async def _next_bytes(self) -> bytes | None:
+        assert self._reads is not None, "entered before it is read"  # noqa: S101 - for the type checker
+        return await anext(self._reads, None)
+
+    async def _bounded(self, step: Callable[[], Awaitable[T]]) -> T:
+        stage, seconds = self._patience.next_wait()
+        clock = asyncio.timeout(seconds)
+        try:
+            async with clock:
+                return await step()
+        except _TRANSPORT_ERRORS as error:
+            # TimeoutError is an OSError: only the clock knows whether it was ours
+            if clock.expired():
+                raise DeadlineExceeded(stage) from None
+            raise _failure(error) from None
+
+    def _take(self, read: bytes | None) -> None:
+        """Turns bytes into pieces; what came before a failure is delivered before it."""
+        try:
+            if read is None or not self._take_events(self._decoder.feed(read)):
+                self._over = True
+                self._ready.extend(self._chunks.end())
+        except UpstreamFailed as failure:
+            self._over = True
+            self._failure = failure
+
+    def _take_events(self, events: list[bytes]) -> bool:
+        """False after the event that ends the stream."""
+        for event in events:
+            if event.strip() == b"[DONE]":
+                return False
+            finished = self._chunks.finished
+            piece = self._chunks.read(event)
+            if piece is not None:
+                self._ready.append(piece)
+                self._patience.text_came()
+            if self._chunks.finished and not finished:
+                self._patience.answer_ended()
+        return True
+
+    async def _drain(self) -> None:
+        """Reads past ``[DONE]`` to the end of the body, so that the connection can carry the next call."""
+        try:
+            async with asyncio.timeout(_DRAIN_S):
+                while await self._next_bytes() is not None:
+                    pass
+        except _TRANSPORT_ERRORS:
+            return
+
+    async def _close(self) -> None:
+        with anyio.move_on_after(_CLOSE_S, shield=True), contextlib.suppress(*_TRANSPORT_ERRORS):
+            if self._request is not None:
+                await self._request.__aexit__(None, None, None)
+            if self._reads is not None:
+                await self._reads.aclose()
+
+
+def _failure(error: Exception) -> UpstreamFailed:
+    """Says what kind of failure it was, and nothing that the upstream wrote."""
+    if isinstance(error, openai.APIStatusError):
+        status = error.status_code
+        wait_ms = _retry_after_ms(error.response.headers) if status in {429, 503} else None
+        return UpstreamFailed(f"the answer model answered with HTTP status {status}", retry_after_ms=wait_ms)
+    if isinstance(error, openai.APITimeoutError):
+        return UpstreamFailed("no connection to the answer model in time")
+    if isinstance(error, openai.APIConnectionError):
+        return UpstreamFailed("no connection to the answer model")
+    return UpstreamFailed("the connection to the answer model broke")
+
+
+def _retry_after_ms(headers: Mapping[str, str]) -> int | None:
+    """Seconds or an HTTP date (RFC 9110, 10.2.3), at most an hour; None when absent or unreadable."""
+    value = headers.get("retry-after", "").strip()
+    try:
+        seconds = float(value)
+    except ValueError:
+        try:
+            seconds = email.utils.parsedate_to_datetime(value).timestamp() - time.time()
+        except (ValueError, OverflowError):
+            return None
+    if not math.isfinite(seconds):
+        return None
+    return int(min(max(seconds * 1000, 0.0), _MAX_RETRY_AFTER_MS))
+
+
+def _checked_url(base_url: str) -> str:
+    try:
+        url = httpx2.URL(base_url)
+    except httpx2.InvalidURL:
+        url = httpx2.URL("")
+    if url.scheme not in {"http", "https"} or not url.host:
+        raise ConfigurationError("model_base_url_invalid", "the model's base URL must be http:// or https://")
+    return base_url
+
+
+def _checked_key(api_key: str | None) -> str:
+    """A key that can't stand in a header would only fail later, in an error that shows it."""
+    if api_key is None:
+        return "none"  # the SDK insists on one; its header is left out
+    if not api_key or not api_key.isascii() or not api_key.isprintable() or " " in api_key:
+        raise ConfigurationError("model_api_key_invalid", "the model's key must be printable ASCII")
+    return api_key

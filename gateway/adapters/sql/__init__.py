@@ -1,0 +1,1 @@
+"""The catalog in a relational database: SQLAlchemy Core statements, one module a noun."""

@@ -1,0 +1,214 @@
+"""Permissions as the catalog knows them: stamps, ACL classes, standings. The hot reads of a question."""
+
+from collections.abc import Mapping, Sequence
+
+from sqlalchemy import Connection, and_, bindparam, insert, select, update
+
+from gateway.access.authorizer import (
+    DocumentRef,
+    DocumentStanding,
+    KnowledgeBaseStamp,
+    RevocationSet,
+    TenantStamp,
+)
+from gateway.access.classes import Acl, AclClass
+from gateway.adapters.sql.rows import acl_from, acl_texts, batches
+from gateway.adapters.sql.tables import (
+    acl_classes,
+    document_versions,
+    documents,
+    knowledge_bases,
+    meta,
+    revocations,
+    tenants,
+)
+from gateway.errors import CatalogUnavailable
+from gateway.retrieval.chunk import stable_hash
+from gateway.stream.revocation import RevocationKind
+
+INCARNATION = "incarnation"
+
+# Statements are built once: SQLAlchemy then finds their compiled form by identity.
+_STAMP = (
+    select(
+        meta.c.value,
+        tenants.c.revocation_epoch,
+        knowledge_bases.c.kb_id,
+        knowledge_bases.c.name,
+        knowledge_bases.c.acl_revision,
+    )
+    .select_from(
+        meta.outerjoin(tenants, tenants.c.tenant == bindparam("tenant")).outerjoin(
+            knowledge_bases, knowledge_bases.c.tenant == tenants.c.tenant
+        )
+    )
+    .where(meta.c.key == INCARNATION)
+    .order_by(knowledge_bases.c.name)
+)
+_CLASSES = (
+    select(acl_classes.c.number, acl_classes.c.allow, acl_classes.c.deny)
+    .join(knowledge_bases, knowledge_bases.c.kb_id == acl_classes.c.kb_id)
+    .where(acl_classes.c.kb_id == bindparam("kb_id"), knowledge_bases.c.tenant == bindparam("tenant"))
+    .order_by(acl_classes.c.number)
+)
+_IN_FORCE = select(revocations.c.kind, revocations.c.subject).where(
+    revocations.c.tenant == bindparam("tenant"), revocations.c.lifted_at.is_(None)
+)
+_document_class = acl_classes.alias("document_class")
+_version_class = acl_classes.alias("version_class")
+_STANDINGS = (
+    select(
+        document_versions.c.document_id,
+        document_versions.c.version,
+        _document_class.c.allow,
+        _document_class.c.deny,
+        _version_class.c.allow,
+        _version_class.c.deny,
+        documents.c.deleted_at,
+        revocations.c.revocation_id,
+        document_versions.c.withdrawn_at,
+        document_versions.c.sensitivity,
+        document_versions.c.valid_from,
+        document_versions.c.valid_until,
+    )
+    .select_from(
+        document_versions.join(documents, documents.c.document_id == document_versions.c.document_id)
+        .join(
+            _document_class,
+            and_(
+                _document_class.c.kb_id == documents.c.kb_id,
+                _document_class.c.number == documents.c.acl_class,
+            ),
+        )
+        .join(
+            _version_class,
+            and_(
+                _version_class.c.kb_id == documents.c.kb_id,
+                _version_class.c.number == document_versions.c.acl_class,
+            ),
+        )
+        .outerjoin(
+            revocations,
+            and_(
+                revocations.c.tenant == documents.c.tenant,
+                revocations.c.kind == RevocationKind.DOCUMENT.value,
+                revocations.c.subject == documents.c.document_id,
+                revocations.c.lifted_at.is_(None),
+            ),
+        )
+    )
+    .where(
+        document_versions.c.document_id.in_(bindparam("ids", expanding=True)),
+        document_versions.c.version.in_(bindparam("versions", expanding=True)),
+        documents.c.tenant == bindparam("tenant"),
+        documents.c.kb_id == bindparam("kb_id"),
+    )
+)
+
+
+def tenant_stamp(connection: Connection, tenant: str) -> TenantStamp:
+    rows = connection.execute(_STAMP, {"tenant": tenant}).all()
+    if not rows:
+        raise CatalogUnavailable("the catalog has no incarnation")
+    incarnation, epoch = rows[0][0], rows[0][1]
+    return TenantStamp(
+        revocation_epoch=epoch or 0,
+        incarnation=incarnation,
+        knowledge_bases=tuple(
+            KnowledgeBaseStamp(kb_id, name, revision) for _, _, kb_id, name, revision in rows if kb_id
+        ),
+    )
+
+
+def classes(connection: Connection, tenant: str, kb_id: str) -> tuple[AclClass, ...]:
+    rows = connection.execute(_CLASSES, {"tenant": tenant, "kb_id": kb_id})
+    return tuple(AclClass(number, acl_from(allow, deny)) for number, allow, deny in rows)
+
+
+def in_force(connection: Connection, tenant: str) -> RevocationSet:
+    subjects: dict[str, set[str]] = {kind.value: set() for kind in RevocationKind}
+    for kind, subject in connection.execute(_IN_FORCE, {"tenant": tenant}):
+        subjects[kind].add(subject)
+    return RevocationSet(
+        users=frozenset(subjects[RevocationKind.USER]),
+        groups=frozenset(subjects[RevocationKind.GROUP]),
+        documents=frozenset(subjects[RevocationKind.DOCUMENT]),
+        knowledge_bases=frozenset(subjects[RevocationKind.KNOWLEDGE_BASE]),
+    )
+
+
+def standings(
+    connection: Connection, tenant: str, kb_id: str, refs: Sequence[DocumentRef]
+) -> Mapping[DocumentRef, DocumentStanding]:
+    found: dict[DocumentRef, DocumentStanding] = {}
+    for batch in batches(refs):
+        wanted = set(batch)
+        asked = {
+            "tenant": tenant,
+            "kb_id": kb_id,
+            "ids": list({ref.document_id for ref in batch}),
+            "versions": list({ref.document_version for ref in batch}),
+        }
+        for document_id, version, *rest in connection.execute(_STANDINGS, asked):
+            ref = DocumentRef(document_id, version)
+            if ref in wanted:
+                found[ref] = _standing(*rest)
+    return found
+
+
+def _standing(
+    allow: str,
+    deny: str,
+    version_allow: str,
+    version_deny: str,
+    deleted_at: float | None,
+    revocation_id: str | None,
+    withdrawn_at: float | None,
+    sensitivity: int,
+    valid_from: int | None,
+    valid_until: int | None,
+) -> DocumentStanding:
+    return DocumentStanding(
+        document_acl=acl_from(allow, deny),
+        version_acl=acl_from(version_allow, version_deny),
+        deleted=deleted_at is not None,
+        revoked=revocation_id is not None,
+        withdrawn=withdrawn_at is not None,
+        sensitivity=sensitivity,
+        valid_from=valid_from,
+        valid_until=valid_until,
+    )
+
+
+def class_of(connection: Connection, kb_id: str, acl: Acl) -> tuple[int, bool]:
+    """The ACL's class number in a knowledge base that the caller holds locked, and whether it is new."""
+    allow, deny = acl_texts(acl)
+    digest = stable_hash(allow, deny)
+    known = connection.execute(
+        select(acl_classes.c.number).where(acl_classes.c.kb_id == kb_id, acl_classes.c.digest == digest)
+    ).scalar_one_or_none()
+    if known is not None:
+        return known, False
+    number = _next_class(connection, kb_id)
+    connection.execute(
+        insert(acl_classes).values(kb_id=kb_id, number=number, digest=digest, allow=allow, deny=deny)
+    )
+    return number, True
+
+
+def _next_class(connection: Connection, kb_id: str) -> int:
+    taken = connection.execute(
+        update(knowledge_bases)
+        .where(knowledge_bases.c.kb_id == kb_id)
+        .values(next_class=knowledge_bases.c.next_class + 1)
+        .returning(knowledge_bases.c.next_class)
+    )
+    return int(taken.scalar_one()) - 1
+
+
+def bump_acl_revision(connection: Connection, kb_id: str) -> None:
+    connection.execute(
+        update(knowledge_bases)
+        .where(knowledge_bases.c.kb_id == kb_id)
+        .values(acl_revision=knowledge_bases.c.acl_revision + 1)
+    )

@@ -1,0 +1,141 @@
+"""Which release answers: activation, rollback, and the end of a release's life."""
+
+from typing import Any
+
+from sqlalchemy import Connection, Row, and_, exists, or_, select, update
+
+from gateway.adapters.sql import lexicon
+from gateway.adapters.sql.rows import known_kb, locked_kb
+from gateway.adapters.sql.tables import (
+    document_versions,
+    documents,
+    knowledge_bases,
+    release_documents,
+    releases,
+    revocations,
+)
+from gateway.errors import NotFound, ReleaseConflict
+from gateway.ingest.catalog import Activation
+from gateway.release.model import ReleaseState, VersionState, check_release_transition
+from gateway.stream.revocation import RevocationKind
+
+
+def activate(
+    connection: Connection, now: float, tenant: str, release_id: str, expected_sequence: int | None
+) -> Activation:
+    kb = locked_kb(connection, _owned(connection, tenant, release_id).kb_id)
+    release = _owned(connection, tenant, release_id)  # again, now that nobody else can change it
+    if release.state == ReleaseState.ACTIVE.value:
+        return Activation(kb.name, release.kb_revision, kb.release_sequence)
+    check_release_transition(ReleaseState(release.state), ReleaseState.ACTIVE)
+    expected = release.base_sequence if expected_sequence is None else expected_sequence
+    if kb.release_sequence != expected:
+        raise ReleaseConflict("another release was activated in the meantime")
+    if _has_changed_documents(connection, tenant, release_id):
+        raise ReleaseConflict("a document of this release was deleted, revoked or got another ACL")
+    return _switch(connection, now, kb, release)
+
+
+def _owned(connection: Connection, tenant: str, release_id: str) -> Row[Any]:
+    """Raises NotFound."""
+    row = connection.execute(
+        select(releases).where(releases.c.release_id == release_id, releases.c.tenant == tenant)
+    ).one_or_none()
+    if row is None:
+        raise NotFound()
+    return row
+
+
+def _has_changed_documents(connection: Connection, tenant: str, release_id: str) -> bool:
+    revoked = exists(
+        select(revocations.c.seq).where(
+            revocations.c.tenant == tenant,
+            revocations.c.kind == RevocationKind.DOCUMENT.value,
+            revocations.c.subject == documents.c.document_id,
+            revocations.c.lifted_at.is_(None),
+        )
+    )
+    changed = (
+        select(release_documents.c.document_id)
+        .join(documents, documents.c.document_id == release_documents.c.document_id)
+        .join(
+            document_versions,
+            and_(
+                document_versions.c.document_id == release_documents.c.document_id,
+                document_versions.c.version == release_documents.c.version,
+            ),
+        )
+        .where(
+            release_documents.c.release_id == release_id,
+            or_(
+                documents.c.deleted_at.is_not(None),
+                documents.c.acl_class != release_documents.c.acl_class,
+                document_versions.c.withdrawn_at.is_not(None),
+                revoked,
+            ),
+        )
+        .limit(1)
+    )
+    return connection.execute(changed).one_or_none() is not None
+
+
+def _switch(connection: Connection, now: float, kb: Row[Any], release: Row[Any]) -> Activation:
+    """Under a new, higher sequence; the release that was active until now is retired."""
+    sequence = kb.release_sequence + 1
+    moved = connection.execute(
+        update(knowledge_bases)
+        .where(knowledge_bases.c.kb_id == kb.kb_id, knowledge_bases.c.release_sequence == kb.release_sequence)
+        .values(release_sequence=sequence, active_release_id=release.release_id)
+    )
+    if moved.rowcount != 1:
+        raise ReleaseConflict("another release was activated in the meantime")
+    connection.execute(
+        update(releases)
+        .where(releases.c.kb_id == kb.kb_id, releases.c.state == ReleaseState.ACTIVE.value)
+        .values(state=ReleaseState.RETIRED.value, retired_sequence=sequence)
+    )
+    connection.execute(
+        update(releases)
+        .where(releases.c.release_id == release.release_id)
+        .values(state=ReleaseState.ACTIVE.value, sequence=sequence, activated_at=now, retired_sequence=None)
+    )
+    return Activation(kb.name, release.kb_revision, sequence)
+
+
+def roll_back(connection: Connection, now: float, tenant: str, knowledge_base: str) -> Activation:
+    kb = known_kb(connection, tenant, knowledge_base)
+    target = connection.execute(
+        select(releases)
+        .where(releases.c.kb_id == kb.kb_id, releases.c.state == ReleaseState.RETIRED.value)
+        .order_by(releases.c.retired_sequence.desc())
+        .limit(1)
+    ).one_or_none()
+    if target is None:
+        raise ReleaseConflict("there is no earlier release to go back to")
+    _withdraw_newer(connection, now, kb.kb_id, target)
+    return _switch(connection, now, kb, target)
+
+
+def _withdraw_newer(connection: Connection, now: float, kb_id: str, snapshot: Row[Any]) -> None:
+    """Versions that became READY after the snapshot was taken."""
+    of_kb = select(documents.c.document_id).where(documents.c.kb_id == kb_id)
+    connection.execute(
+        update(document_versions)
+        .where(
+            document_versions.c.document_id.in_(of_kb),
+            document_versions.c.state == VersionState.READY.value,
+            document_versions.c.ready_number > snapshot.ready_count,
+            document_versions.c.withdrawn_at.is_(None),
+        )
+        .values(withdrawn_at=now)
+    )
+
+
+def mark_reclaimed(connection: Connection, tenant: str, release_id: str) -> None:
+    locked_kb(connection, _owned(connection, tenant, release_id).kb_id)
+    release = _owned(connection, tenant, release_id)
+    check_release_transition(ReleaseState(release.state), ReleaseState.RECLAIMED)
+    connection.execute(
+        update(releases).where(releases.c.release_id == release_id).values(state=ReleaseState.RECLAIMED.value)
+    )
+    lexicon.drop(connection, release.kb_revision)

@@ -1,0 +1,250 @@
+"""SqlCatalog: every catalog port over one database, each method one transaction."""
+
+import contextlib
+import os
+import sqlite3
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from pathlib import Path
+
+import anyio
+from sqlalchemy import Connection, select
+
+from gateway.access.authorizer import DocumentRef, DocumentStanding, RevocationSet, TenantStamp
+from gateway.access.classes import AclClass
+from gateway.adapters.sql import (
+    access,
+    activation,
+    audit,
+    documents,
+    imports,
+    lexicon,
+    releases,
+    revocations,
+    snapshots,
+    tasks,
+    versions,
+)
+from gateway.adapters.sql.database import Database, has_wal_reset_bug
+from gateway.adapters.sql.lock import exclusively, private_file
+from gateway.adapters.sql.migrations import migrate
+from gateway.adapters.sql.rows import fresh_id, insert_missing
+from gateway.adapters.sql.tables import meta
+from gateway.context import Deadline
+from gateway.errors import DeadlineExceeded
+from gateway.ingest.catalog import (
+    Accepted,
+    Activation,
+    BuiltVersion,
+    ClassTerms,
+    DocumentRecord,
+    ImportRequest,
+    ReleasePlan,
+    VectorPlace,
+    VersionJob,
+)
+from gateway.ingest.task import TaskClaim, TaskRecord, TaskState
+from gateway.observe.audit import AuditRecord
+from gateway.observe.logging import get_logger
+from gateway.release.model import (
+    EmbeddingSpace,
+    ReleaseRecord,
+    ReleaseState,
+    RetrievalConfig,
+    RetrievalRelease,
+    VersionState,
+)
+from gateway.retrieval.lexicon import TermStatistics
+from gateway.retrieval.query import ScopedQuery
+from gateway.stream.revocation import RevocationKind, RevocationRecord
+
+
+@contextlib.asynccontextmanager
+async def open_catalog(path: Path, *, clock: Callable[[], float] = time.time) -> AsyncIterator["SqlCatalog"]:
+    """The catalog in a SQLite file that only this process may open; made and migrated as needed.
+
+    ``clock`` gives seconds since the epoch. Raises ConfigurationError (``data_dir_in_use``,
+    ``data_dir_unusable``), CatalogUnavailable.
+    """
+    with exclusively(path):
+        await anyio.to_thread.run_sync(_prepare, path)
+        database = Database(path, clock)
+        try:
+            await database.write(_keep_incarnation)
+            yield SqlCatalog(database)
+        finally:
+            await database.aclose()
+
+
+def _prepare(path: Path) -> None:
+    os.close(private_file(path))
+    if has_wal_reset_bug():
+        get_logger("catalog").info("catalog.sqlite_has_wal_reset_bug", version=sqlite3.sqlite_version)
+    migrate(f"sqlite:///{path}")
+
+
+def _keep_incarnation(connection: Connection, now: float) -> None:
+    insert_missing(connection, meta, [{"key": access.INCARNATION, "value": fresh_id("inc")}])
+
+
+class SqlCatalog:
+    """Implements AccessCatalog, ReleaseCatalog, TaskStore, VersionStore, ReleaseStore,
+    RevocationCatalog, AuditLog and Lexicon; their docstrings are the contract.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._read = database.read
+        self._write = database.write
+
+    async def ping(self) -> None:
+        """Raises CatalogUnavailable when the database can't be read."""
+        await self._read(lambda c: c.execute(select(meta.c.key)).all())
+
+    # access
+
+    async def tenant_stamp(self, tenant: str) -> TenantStamp:
+        return await self._read(lambda c: access.tenant_stamp(c, tenant))
+
+    async def acl_classes(self, tenant: str, kb_id: str) -> tuple[AclClass, ...]:
+        return await self._read(lambda c: access.classes(c, tenant, kb_id))
+
+    async def revocations(self, tenant: str) -> RevocationSet:
+        return await self._read(lambda c: access.in_force(c, tenant))
+
+    async def standings(
+        self, tenant: str, kb_id: str, refs: Sequence[DocumentRef]
+    ) -> Mapping[DocumentRef, DocumentStanding]:
+        return await self._read(lambda c: access.standings(c, tenant, kb_id, refs))
+
+    async def active(self, tenant: str, kb_id: str) -> RetrievalRelease | None:
+        return await self._read(lambda c: releases.active(c, tenant, kb_id))
+
+    async def statistics(
+        self, query: ScopedQuery, terms: Sequence[str], deadline: Deadline
+    ) -> TermStatistics:
+        with anyio.move_on_after(deadline.remaining()):
+            return await self._read(lambda c: lexicon.statistics(c, query, terms))
+        raise DeadlineExceeded("term statistics")
+
+    # revocations: durable before anyone is told
+
+    async def revoke(
+        self, tenant: str, kind: RevocationKind, subject: str, reason: str, revoked_by: str
+    ) -> RevocationRecord:
+        return await self._write(
+            lambda c, now: revocations.revoke(c, now, tenant, kind, subject, reason, revoked_by), durable=True
+        )
+
+    async def list_revocations(self, tenant: str) -> list[RevocationRecord]:
+        return await self._read(lambda c: revocations.listed(c, tenant))
+
+    async def lift(self, tenant: str, revocation_id: str) -> RevocationRecord:
+        return await self._write(lambda c, now: revocations.lift(c, now, tenant, revocation_id), durable=True)
+
+    # audit
+
+    async def append(self, record: AuditRecord) -> None:
+        await self._write(lambda c, now: audit.append(c, record))
+
+    async def entries(self, tenant: str, limit: int, action: str | None = None) -> list[AuditRecord]:
+        return await self._read(lambda c: audit.entries(c, tenant, limit, action))
+
+    # tasks
+
+    async def accept_import(self, request: ImportRequest) -> Accepted:
+        return await self._write(lambda c, now: imports.accept(c, now, request))
+
+    async def accept_release(self, tenant: str, knowledge_base: str, deadline_s: float) -> Accepted:
+        return await self._write(
+            lambda c, now: tasks.accept_release(c, now, tenant, knowledge_base, deadline_s)
+        )
+
+    async def claim(self, worker: str, lease_s: float, attempts: int) -> TaskClaim | None:
+        return await self._write(lambda c, now: tasks.claim(c, now, worker, lease_s, attempts))
+
+    async def heartbeat(self, claim: TaskClaim, lease_s: float) -> bool:
+        return await self._write(lambda c, now: tasks.heartbeat(c, now, claim, lease_s))
+
+    async def progress(self, claim: TaskClaim, stage: str, done: int, total: int) -> None:
+        await self._write(lambda c, now: tasks.progress(c, now, claim, stage, done, total))
+
+    async def finish(
+        self, claim: TaskClaim, state: TaskState, code: str | None = None, detail: str | None = None
+    ) -> None:
+        await self._write(lambda c, now: tasks.finish(c, now, claim, state, code, detail))
+
+    async def release_claim(self, claim: TaskClaim) -> None:
+        await self._write(lambda c, now: tasks.release_claim(c, now, claim))
+
+    async def task(self, tenant: str, task_id: str) -> TaskRecord | None:
+        return await self._read(lambda c: tasks.record(c, tenant, task_id))
+
+    async def request_cancel(self, tenant: str, task_id: str) -> bool:
+        return await self._write(lambda c, now: tasks.request_cancel(c, now, tenant, task_id))
+
+    # versions and documents
+
+    async def unfinished_versions(self, claim: TaskClaim) -> list[VersionJob]:
+        return await self._read(lambda c: versions.unfinished(c, claim))
+
+    async def advance_version(self, claim: TaskClaim, ref: DocumentRef, state: VersionState) -> None:
+        await self._write(lambda c, now: versions.advance(c, claim, ref, state))
+
+    async def complete_version(self, claim: TaskClaim, built: BuiltVersion) -> None:
+        await self._write(lambda c, now: versions.complete(c, claim, built))
+
+    async def fail_version(self, claim: TaskClaim, ref: DocumentRef, reason: str, detail: str) -> None:
+        await self._write(lambda c, now: versions.fail(c, claim, ref, reason, detail))
+
+    async def vector_places(self, space_id: str, text_hashes: Sequence[str]) -> Mapping[str, VectorPlace]:
+        return await self._read(lambda c: versions.places(c, space_id, text_hashes))
+
+    async def documents(self, tenant: str, knowledge_base: str) -> list[DocumentRecord]:
+        return await self._read(lambda c: documents.live(c, tenant, knowledge_base))
+
+    async def document(self, tenant: str, document_id: str) -> DocumentRecord | None:
+        return await self._read(lambda c: documents.one(c, tenant, document_id))
+
+    async def delete_document(self, tenant: str, document_id: str) -> bool:
+        return await self._write(lambda c, now: documents.delete(c, now, tenant, document_id), durable=True)
+
+    # releases
+
+    async def begin_release(
+        self, claim: TaskClaim, space: EmbeddingSpace, config: RetrievalConfig
+    ) -> ReleasePlan:
+        return await self._write(lambda c, now: snapshots.begin(c, now, claim, space, config))
+
+    async def advance_release(
+        self,
+        claim: TaskClaim,
+        release_id: str,
+        state: ReleaseState,
+        *,
+        barrier: Mapping[str, object] | None = None,
+        error: str | None = None,
+    ) -> None:
+        await self._write(lambda c, now: releases.advance(c, claim, release_id, state, barrier, error))
+
+    async def store_terms(self, claim: TaskClaim, kb_revision: str, classes: Sequence[ClassTerms]) -> None:
+        await self._write(lambda c, now: releases.store_terms(c, claim, kb_revision, classes))
+
+    async def activate(self, tenant: str, release_id: str, expected_sequence: int | None) -> Activation:
+        return await self._write(
+            lambda c, now: activation.activate(c, now, tenant, release_id, expected_sequence), durable=True
+        )
+
+    async def roll_back(self, tenant: str, knowledge_base: str) -> Activation:
+        return await self._write(
+            lambda c, now: activation.roll_back(c, now, tenant, knowledge_base), durable=True
+        )
+
+    async def releases(self, tenant: str, knowledge_base: str) -> list[ReleaseRecord]:
+        return await self._read(lambda c: releases.listed(c, tenant, knowledge_base))
+
+    async def release(self, tenant: str, release_id: str) -> ReleaseRecord | None:
+        return await self._read(lambda c: releases.one(c, tenant, release_id))
+
+    async def mark_reclaimed(self, tenant: str, release_id: str) -> None:
+        await self._write(lambda c, now: activation.mark_reclaimed(c, tenant, release_id))

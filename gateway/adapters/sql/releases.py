@@ -1,0 +1,167 @@
+"""Releases while they are built, and as requests and operators read them."""
+
+import dataclasses
+import functools
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Row, and_, bindparam, select, update
+
+from gateway.adapters.sql import lexicon
+from gateway.adapters.sql.claims import held
+from gateway.adapters.sql.rows import to_json
+from gateway.adapters.sql.tables import embedding_spaces, knowledge_bases, releases
+from gateway.errors import IllegalTransition, NotFound
+from gateway.ingest.catalog import ClassTerms
+from gateway.ingest.task import TaskClaim
+from gateway.release.model import (
+    EmbeddingSpace,
+    ReleaseRecord,
+    ReleaseState,
+    RetrievalConfig,
+    RetrievalRelease,
+    check_release_transition,
+)
+
+_UNFINISHED = (ReleaseState.PENDING, ReleaseState.BUILDING, ReleaseState.VALIDATING)
+#: where a worker may take a release; ACTIVE, RETIRED and RECLAIMED have functions of their own
+_BUILD_STATES = frozenset({ReleaseState.VALIDATING, ReleaseState.READY, ReleaseState.FAILED})
+
+_ACTIVE = (
+    select(
+        releases.c.release_id,
+        knowledge_bases.c.name,
+        releases.c.kb_revision,
+        knowledge_bases.c.release_sequence,
+        embedding_spaces.c.space_id,
+        embedding_spaces.c.model,
+        embedding_spaces.c.dimension,
+        embedding_spaces.c.text_form,
+        releases.c.config,
+    )
+    .select_from(
+        knowledge_bases.join(
+            releases,
+            and_(
+                releases.c.release_id == knowledge_bases.c.active_release_id,
+                releases.c.kb_id == knowledge_bases.c.kb_id,
+            ),
+        ).join(embedding_spaces, embedding_spaces.c.space_id == releases.c.space_id)
+    )
+    .where(knowledge_bases.c.kb_id == bindparam("kb_id"), knowledge_bases.c.tenant == bindparam("tenant"))
+)
+_RECORDS = select(releases, knowledge_bases.c.name.label("knowledge_base")).join(
+    knowledge_bases, knowledge_bases.c.kb_id == releases.c.kb_id
+)
+
+
+def active(connection: Connection, tenant: str, kb_id: str) -> RetrievalRelease | None:
+    row = connection.execute(_ACTIVE, {"tenant": tenant, "kb_id": kb_id}).one_or_none()
+    if row is None:
+        return None
+    release_id, name, kb_revision, sequence, space_id, model, dimension, text_form, config = row
+    space = EmbeddingSpace(space_id, model, dimension, text_form)
+    return RetrievalRelease(
+        release_id=release_id,
+        tenant=tenant,
+        kb_id=kb_id,
+        knowledge_base=name,
+        kb_revision=kb_revision,
+        sequence=sequence,
+        space=space,
+        collection=space.collection,
+        config=config_from(config),
+    )
+
+
+def config_text(config: RetrievalConfig) -> str:
+    return to_json(dataclasses.asdict(config))
+
+
+@functools.lru_cache(maxsize=256)
+def config_from(text: str) -> RetrievalConfig:
+    return RetrievalConfig(**json.loads(text))
+
+
+def advance(
+    connection: Connection,
+    claim: TaskClaim,
+    release_id: str,
+    state: ReleaseState,
+    barrier: Mapping[str, object] | None,
+    error: str | None,
+) -> None:
+    held(connection, claim)
+    mine = (releases.c.release_id == release_id, releases.c.task_id == claim.task_id)
+    before = connection.execute(select(releases.c.state).where(*mine)).scalar_one_or_none()
+    if before is None:
+        raise NotFound()
+    if before == state.value:
+        return
+    check_release_transition(ReleaseState(before), state)
+    if state not in _BUILD_STATES:
+        raise IllegalTransition(f"building a release does not make it {state}")
+    kept = {} if barrier is None else {"barrier": to_json(dict(barrier))}
+    connection.execute(update(releases).where(*mine).values(state=state.value, error=error, **kept))
+
+
+def abandon(connection: Connection, task_id: str, error: str) -> None:
+    """Fails what the task has begun and not finished, so that its rows are swept."""
+    connection.execute(
+        update(releases)
+        .where(
+            releases.c.task_id == task_id,
+            releases.c.state.in_([state.value for state in _UNFINISHED]),
+        )
+        .values(state=ReleaseState.FAILED.value, error=error)
+    )
+
+
+def store_terms(
+    connection: Connection, claim: TaskClaim, kb_revision: str, classes: Sequence[ClassTerms]
+) -> None:
+    held(connection, claim)
+    mine = select(releases.c.release_id).where(
+        releases.c.kb_revision == kb_revision, releases.c.task_id == claim.task_id
+    )
+    if connection.execute(mine).one_or_none() is None:
+        raise NotFound()
+    lexicon.store(connection, kb_revision, classes)
+
+
+def listed(connection: Connection, tenant: str, knowledge_base: str) -> list[ReleaseRecord]:
+    """Newest first."""
+    rows = connection.execute(
+        _RECORDS.where(knowledge_bases.c.tenant == tenant, knowledge_bases.c.name == knowledge_base).order_by(
+            releases.c.seq.desc()
+        )
+    )
+    return [_record(row) for row in rows]
+
+
+def one(connection: Connection, tenant: str, release_id: str) -> ReleaseRecord | None:
+    row = connection.execute(
+        _RECORDS.where(releases.c.release_id == release_id, releases.c.tenant == tenant)
+    ).one_or_none()
+    return None if row is None else _record(row)
+
+
+def _record(row: Row[Any]) -> ReleaseRecord:
+    return ReleaseRecord(
+        release_id=row.release_id,
+        tenant=row.tenant,
+        kb_id=row.kb_id,
+        knowledge_base=row.knowledge_base,
+        kb_revision=row.kb_revision,
+        state=ReleaseState(row.state),
+        sequence=row.sequence,
+        base_sequence=row.base_sequence,
+        space_id=row.space_id,
+        manifest_hash=row.manifest_hash,
+        documents=row.documents,
+        chunks=row.chunks,
+        created_at=row.created_at,
+        activated_at=row.activated_at,
+        error=row.error,
+    )

@@ -1,0 +1,209 @@
+"""Snapshots: what a release takes in, fixed at the moment its build begins."""
+
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Row, and_, bindparam, exists, func, insert, select, update
+
+from gateway.access.authorizer import DocumentRef
+from gateway.adapters.sql import releases as release_rows
+from gateway.adapters.sql.claims import held
+from gateway.adapters.sql.rows import fresh_id, insert_missing, locked_kb
+from gateway.adapters.sql.tables import (
+    document_versions,
+    documents,
+    embedding_spaces,
+    manifest,
+    release_documents,
+    releases,
+    revocations,
+    tasks,
+    tenants,
+)
+from gateway.errors import Conflict
+from gateway.ingest.catalog import ManifestEntry, PlannedDocument, ReleasePlan
+from gateway.ingest.task import TaskClaim
+from gateway.release.model import EmbeddingSpace, ReleaseState, RetrievalConfig, VersionState
+from gateway.retrieval.chunk import stable_hash
+from gateway.stream.revocation import RevocationKind
+
+_newest = (
+    select(document_versions.c.document_id, func.max(document_versions.c.version).label("version"))
+    .join(documents, documents.c.document_id == document_versions.c.document_id)
+    .where(
+        documents.c.kb_id == bindparam("kb_id"),
+        documents.c.deleted_at.is_(None),
+        document_versions.c.state == VersionState.READY.value,
+        document_versions.c.withdrawn_at.is_(None),
+        ~exists(
+            select(revocations.c.seq).where(
+                revocations.c.tenant == documents.c.tenant,
+                revocations.c.kind == RevocationKind.DOCUMENT.value,
+                revocations.c.subject == documents.c.document_id,
+                revocations.c.lifted_at.is_(None),
+            )
+        ),
+    )
+    .group_by(document_versions.c.document_id)
+    .subquery()
+)
+_DOCUMENTS = (
+    select(document_versions, documents.c.source, documents.c.acl_class.label("current_class"))
+    .join(
+        _newest,
+        and_(
+            _newest.c.document_id == document_versions.c.document_id,
+            _newest.c.version == document_versions.c.version,
+        ),
+    )
+    .join(documents, documents.c.document_id == document_versions.c.document_id)
+)
+_MANIFEST = (
+    select(manifest)
+    .join(
+        _newest,
+        and_(_newest.c.document_id == manifest.c.document_id, _newest.c.version == manifest.c.version),
+    )
+    .order_by(manifest.c.document_id, manifest.c.chunk_index)
+)
+
+
+def begin(
+    connection: Connection, now: float, claim: TaskClaim, space: EmbeddingSpace, config: RetrievalConfig
+) -> ReleasePlan:
+    task = held(connection, claim)
+    kb = locked_kb(connection, claim.kb_id)
+    release_rows.abandon(connection, claim.task_id, "started again")
+    _keep_space(connection, space)
+    planned = _planned(connection, kb.kb_id)
+    manifest_hash = _manifest_hash(planned)
+    unchanged = _unchanged(connection, kb, manifest_hash, space)
+    plan = ReleasePlan(
+        release_id=_release_id(connection, task),
+        tenant=kb.tenant,
+        kb_id=kb.kb_id,
+        knowledge_base=kb.name,
+        kb_revision=fresh_id("rev"),
+        base_sequence=kb.release_sequence,
+        revocation_epoch=_epoch(connection, kb.tenant),
+        space=space,
+        config=config,
+        manifest_hash=manifest_hash,
+        documents=planned,
+        unchanged_release=unchanged,
+    )
+    if unchanged is None:
+        _keep(connection, now, claim, kb, plan)
+    connection.execute(
+        update(tasks).where(tasks.c.task_id == claim.task_id).values(release_id=unchanged or plan.release_id)
+    )
+    return plan
+
+
+def _release_id(connection: Connection, task: Row[Any]) -> str:
+    """The id promised when the task was accepted, for its first release; then fresh ones."""
+    promised: str | None = task.planned_release_id
+    used = select(releases.c.seq).where(releases.c.release_id == promised)
+    if promised is None or connection.execute(used).one_or_none() is not None:
+        return fresh_id("rel")
+    return promised
+
+
+def _keep_space(connection: Connection, space: EmbeddingSpace) -> None:
+    """Raises Conflict when the id already names another space."""
+    parts = {"model": space.model, "dimension": space.dimension, "text_form": space.text_form}
+    insert_missing(connection, embedding_spaces, [{"space_id": space.space_id, **parts}])
+    known = connection.execute(
+        select(embedding_spaces).where(embedding_spaces.c.space_id == space.space_id)
+    ).one()
+    if any(getattr(known, part) != value for part, value in parts.items()):
+        raise Conflict("this embedding space id already names another space")
+
+
+def _planned(connection: Connection, kb_id: str) -> tuple[PlannedDocument, ...]:
+    """By source, in order of code points."""
+    entries: dict[str, list[ManifestEntry]] = defaultdict(list)
+    for row in connection.execute(_MANIFEST, {"kb_id": kb_id}):
+        entries[row.document_id].append(
+            ManifestEntry(row.chunk_index, row.chunk_id, row.content_hash, row.text_hash)
+        )
+    rows = sorted(connection.execute(_DOCUMENTS, {"kb_id": kb_id}), key=lambda row: str(row.source))
+    return tuple(_planned_document(row, tuple(entries[row.document_id])) for row in rows)
+
+
+def _planned_document(row: Row[Any], entries: tuple[ManifestEntry, ...]) -> PlannedDocument:
+    return PlannedDocument(
+        ref=DocumentRef(row.document_id, row.version),
+        title=row.title,
+        uri=row.uri,
+        category=row.category,
+        valid_from=row.valid_from,
+        valid_until=row.valid_until,
+        sensitivity=row.sensitivity,
+        author=row.author,
+        approval=row.approval,
+        risk=tuple(json.loads(row.risk)),
+        acl_class=row.current_class,
+        parser_version=row.parser_version,
+        splitter_version=row.splitter_version,
+        chunks_key=row.chunks_key,
+        manifest=entries,
+    )
+
+
+def _manifest_hash(planned: Sequence[PlannedDocument]) -> str:
+    """Over every (chunk_id, content_hash, acl_class), in an order of its own."""
+    chunks = sorted((e.chunk_id, e.content_hash, d.acl_class) for d in planned for e in d.manifest)
+    return stable_hash(*(part for chunk in chunks for part in chunk))
+
+
+def _unchanged(connection: Connection, kb: Row[Any], manifest_hash: str, space: EmbeddingSpace) -> str | None:
+    """The active release, when it is what this build would make."""
+    return connection.execute(
+        select(releases.c.release_id).where(
+            releases.c.release_id == kb.active_release_id,
+            releases.c.manifest_hash == manifest_hash,
+            releases.c.space_id == space.space_id,
+        )
+    ).scalar_one_or_none()
+
+
+def _epoch(connection: Connection, tenant: str) -> int:
+    return int(
+        connection.execute(select(tenants.c.revocation_epoch).where(tenants.c.tenant == tenant)).scalar_one()
+    )
+
+
+def _keep(connection: Connection, now: float, claim: TaskClaim, kb: Row[Any], plan: ReleasePlan) -> None:
+    connection.execute(
+        insert(releases).values(
+            release_id=plan.release_id,
+            tenant=plan.tenant,
+            kb_id=plan.kb_id,
+            kb_revision=plan.kb_revision,
+            state=ReleaseState.BUILDING.value,
+            base_sequence=plan.base_sequence,
+            ready_count=kb.ready_count,
+            revocation_epoch=plan.revocation_epoch,
+            space_id=plan.space.space_id,
+            config=release_rows.config_text(plan.config),
+            manifest_hash=plan.manifest_hash,
+            documents=len(plan.documents),
+            chunks=sum(len(document.manifest) for document in plan.documents),
+            task_id=claim.task_id,
+            created_at=now,
+        )
+    )
+    rows = [
+        {
+            "release_id": plan.release_id,
+            "document_id": document.ref.document_id,
+            "version": document.ref.document_version,
+            "acl_class": document.acl_class,
+        }
+        for document in plan.documents
+    ]
+    if rows:
+        connection.execute(insert(release_documents), rows)

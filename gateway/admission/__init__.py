@@ -1,0 +1,1 @@
+"""Admission: rates, places and shared quotas. A rejection is an error with Retry-After."""

@@ -1,0 +1,176 @@
+"""The whole path of one question, from a verified principal to the last event."""
+
+from dataclasses import dataclass, replace
+
+from gateway.access.authorizer import Authorizer
+from gateway.access.principal import Principal
+from gateway.admission.bulkhead import Bulkhead
+from gateway.admission.quota import Quota, QuotaLease, ReservationKey
+from gateway.admission.stage import stage_time
+from gateway.answer.budget import fit_evidence
+from gateway.answer.evidence import Evidence, RefusalReason, decide
+from gateway.answer.generation import Generated, Generation
+from gateway.answer.model import AnswerModel
+from gateway.answer.prompt import build_prompt
+from gateway.answer.question import Question
+from gateway.answer.report import done_of, meta_of, refusal_of
+from gateway.answer.search import PermittedSearch, SearchResult
+from gateway.context import Deadline, RequestContext
+from gateway.errors import PermissionsChanged, ReleaseUnresolved
+from gateway.observe.hooks import Stage
+from gateway.observe.trace import Trace
+from gateway.release.catalog import ReleaseCatalog
+from gateway.stream.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerLimits:
+    """Sizes of an answer: passages, tokens of the model's context and of its output."""
+
+    passages: int
+    context_tokens: int
+    output_tokens: int
+    catalog_cap_ms: int
+
+
+class Orchestrator:
+    """Every step in the order of the contract. Errors are raised; the caller ends the session."""
+
+    def __init__(
+        self,
+        *,
+        authorizer: Authorizer,
+        releases: ReleaseCatalog,
+        search: PermittedSearch,
+        model: AnswerModel,
+        generation: Bulkhead,
+        quota: Quota,
+        limits: AnswerLimits,
+    ) -> None:
+        self._authorizer = authorizer
+        self._releases = releases
+        self._search = search
+        self._model = model
+        self._generation = generation
+        self._quota = quota
+        self._limits = limits
+
+    async def bind(
+        self, principal: Principal, knowledge_base: str | None, trace: Trace, deadline: Deadline
+    ) -> RequestContext:
+        """Steps 4-6: what the caller may see, of which release. Fails closed."""
+        with stage_time(deadline, "catalog", self._limits.catalog_cap_ms):
+            with trace.stage(Stage.AUTHORIZE):
+                scope = await self._authorizer.authorize(principal, knowledge_base)
+            with trace.stage(Stage.BIND):
+                release = await self._releases.active(scope.tenant, scope.kb_id)
+        if release is None:
+            raise ReleaseUnresolved(f"{scope.knowledge_base} has no active release yet")
+        trace.note(
+            tenant=scope.tenant,
+            knowledge_base=scope.knowledge_base,
+            scope=scope.digest,
+            acl_revision=scope.acl_revision,
+            release=release.release_id,
+            release_sequence=release.sequence,
+            space=release.space.space_id,
+            retrieval_config=release.config.version,
+        )
+        return RequestContext(trace.request_id, trace.trace_id, principal, scope, release, deadline)
+
+    async def answer(
+        self, session: Session, trace: Trace, principal: Principal, question: Question, deadline: Deadline
+    ) -> None:
+        """Steps 4-16. Before ``session.open`` an error is a status, after it an event."""
+        context = await self.bind(principal, question.knowledge_base, trace, deadline)
+        self._generation.check_queue()
+        result = await self._search.run(context, trace, question.text)
+        session.documents = result.refs
+        evidence = self._evidence(result)
+        with trace.stage(Stage.GATE):
+            reasons = self._gate(context, result, evidence, question)
+        if reasons:
+            session.open(meta_of(context, self._model.name, evidence=()))
+            session.complete(refusal_of(reasons, trace))
+            return
+        fitting = self._fit(evidence, question)
+        session.hold(await self._generation.acquire(deadline))
+        lease = await self._reserve(session, context)
+        await self._verify_again(context, result)
+        session.open(meta_of(context, self._model.name, evidence=fitting))
+        with trace.stage(Stage.GENERATE):
+            generated = await self._generate(session, trace, context, question, fitting)
+        await lease.settle(generated.usage.input_tokens + generated.usage.output_tokens)
+        self._finish(session, trace, generated, fitting)
+
+    def _evidence(self, result: SearchResult) -> tuple[Evidence, ...]:
+        """The first passages that the answering endpoint is cleared for, numbered from 1."""
+        cleared = [c for c in result.candidates if c.chunk.sensitivity <= self._model.max_sensitivity]
+        return tuple(
+            Evidence(n, c.chunk, c.score, c.raw_score, c.score_label, c.hit_reason)
+            for n, c in enumerate(cleared[: self._limits.passages], start=1)
+        )
+
+    def _gate(
+        self,
+        context: RequestContext,
+        result: SearchResult,
+        evidence: tuple[Evidence, ...],
+        question: Question,
+    ) -> tuple[RefusalReason, ...]:
+        decision = decide(context.release.config, result.signals(evidence))
+        if decision.sufficient and not self._fit(evidence, question):
+            return (RefusalReason.BUDGET_TOO_SMALL,)
+        return decision.reasons
+
+    def _fit(self, evidence: tuple[Evidence, ...], question: Question) -> tuple[Evidence, ...]:
+        return fit_evidence(
+            evidence,
+            question.text,
+            context_tokens=self._limits.context_tokens,
+            output_tokens=self._output_tokens(question),
+        )
+
+    def _output_tokens(self, question: Question) -> int:
+        return min(question.max_output_tokens or self._limits.output_tokens, self._limits.output_tokens)
+
+    async def _reserve(self, session: Session, context: RequestContext) -> QuotaLease:
+        key = ReservationKey(context.request_id, attempt=1, endpoint=self._model.name)
+        lease = await self._quota.reserve(
+            key, context.scope.tenant, self._model.name, self._limits.context_tokens
+        )
+        session.hold(lease)
+        return lease
+
+    async def _verify_again(self, context: RequestContext, result: SearchResult) -> None:
+        """Permissions are read fresh once more: nothing leaves for a model on an old word."""
+        with stage_time(context.deadline, "catalog", self._limits.catalog_cap_ms):
+            scope = await self._authorizer.still_holds(context.principal, context.scope)
+        fresh = replace(context, scope=scope)
+        if scope is not context.scope and not await self._search.still_permitted(fresh, result.refs):
+            raise PermissionsChanged()
+
+    async def _generate(
+        self,
+        session: Session,
+        trace: Trace,
+        context: RequestContext,
+        question: Question,
+        evidence: tuple[Evidence, ...],
+    ) -> Generated:
+        prompt = build_prompt(
+            question.text,
+            evidence,
+            language=question.answer_language,
+            max_output_tokens=self._output_tokens(question),
+        )
+        trace.note(model=self._model.name, exported=[item.chunk.chunk_id for item in evidence])
+        return await Generation(self._model, session, trace).run(prompt, context.deadline)
+
+    def _finish(
+        self, session: Session, trace: Trace, generated: Generated, evidence: tuple[Evidence, ...]
+    ) -> None:
+        if generated.no_support:
+            session.complete(refusal_of((RefusalReason.MODEL_FOUND_NO_SUPPORT,), trace, generated.usage))
+        else:
+            session.complete(done_of(generated, evidence, trace))

@@ -1,0 +1,98 @@
+"""What the client is told: ``meta`` before the answer, ``done`` after it."""
+
+from collections.abc import Sequence
+
+from gateway.answer.citation import cite
+from gateway.answer.evidence import Evidence, RefusalReason
+from gateway.answer.generation import Generated
+from gateway.context import RequestContext
+from gateway.observe.hooks import Stage
+from gateway.observe.trace import Trace
+from gateway.stream.protocol import (
+    AnswerStatus,
+    CitedSource,
+    Done,
+    Meta,
+    Source,
+    Timings,
+    Usage,
+)
+
+NO_USAGE = Usage(0, 0, estimated=False)
+
+
+def meta_of(context: RequestContext, model: str, evidence: Sequence[Evidence]) -> Meta:
+    return Meta(
+        request_id=context.request_id,
+        trace_id=context.trace_id,
+        knowledge_base=context.scope.knowledge_base,
+        knowledge_revision=context.release.kb_revision,
+        release_sequence=context.release.sequence,
+        embedding_space_id=context.release.space.space_id,
+        model=model,
+        cached=False,
+        sources=tuple(map(_source, evidence)),
+    )
+
+
+def _source(item: Evidence) -> Source:
+    chunk = item.chunk
+    return Source(
+        n=item.n,
+        chunk_id=chunk.chunk_id,
+        document_id=chunk.document_id,
+        document_version=chunk.document_version,
+        title=chunk.title,
+        section=chunk.section,
+        page=chunk.page,
+        uri=chunk.source_uri,
+        score=item.score,
+        raw_score=item.raw_score,
+        score_label=item.score_label,
+        hit_reason=item.hit_reason,
+    )
+
+
+def done_of(generated: Generated, evidence: Sequence[Evidence], trace: Trace) -> Done:
+    """An answer. It may be cached only when the model ended it by itself."""
+    trace.note(unknown_citations=generated.unknown_citations, finish=generated.finish_reason)
+    return Done(
+        status=AnswerStatus.ANSWERED,
+        reasons=(),
+        citations=_citations(generated, evidence),
+        usage=generated.usage,
+        cacheable=generated.finish_reason == "stop",
+        cached=False,
+        timings=timings_of(trace),
+    )
+
+
+def refusal_of(reasons: Sequence[RefusalReason], trace: Trace, usage: Usage = NO_USAGE) -> Done:
+    """A refusal is an outcome like any other: no text, no citations, its reasons as codes."""
+    trace.note(reasons=[reason.value for reason in reasons])
+    return Done(
+        status=AnswerStatus.REFUSED_NO_EVIDENCE,
+        reasons=tuple(reason.value for reason in reasons),
+        citations=(),
+        usage=usage,
+        cacheable=False,
+        cached=False,
+        timings=timings_of(trace),
+    )
+
+
+def timings_of(trace: Trace) -> Timings:
+    retrieval = sum(
+        trace.stage_ms.get(stage.value, 0.0) for stage in (Stage.EMBED, Stage.RETRIEVE, Stage.RECHECK)
+    )
+    ttft = trace.first_text_ms
+    return Timings(
+        retrieval_ms=round(retrieval, 1),
+        ttft_ms=None if ttft is None else round(ttft, 1),
+        total_ms=round(trace.elapsed_ms, 1),
+    )
+
+
+def _citations(generated: Generated, evidence: Sequence[Evidence]) -> tuple[CitedSource, ...]:
+    by_number = {item.n: item.chunk for item in evidence}
+    return tuple(cite(generated.text, n, by_number[n]) for n in generated.cited)

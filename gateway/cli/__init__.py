@@ -1,0 +1,53 @@
+"""The ``qa-gateway`` command. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused for want of evidence."""
+
+import sys
+
+import click
+import typer
+from pydantic import ValidationError
+
+from gateway.cli import asking, knowledge, serving
+from gateway.client import ApiError
+from gateway.errors import ConfigurationError, GatewayError
+
+FAILED = 1
+WRONG_USAGE = 2
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Permitted, evidenced, streamed answers over your own documents.",
+)
+for module in (serving, asking, knowledge):
+    module.add_commands(app)
+
+
+def main() -> None:
+    """Runs the command line; every failure is one line on stderr."""
+    try:
+        code = app(standalone_mode=False)
+    except click.exceptions.Abort:
+        code = FAILED
+    except click.ClickException as error:
+        error.show()
+        code = WRONG_USAGE
+    except ValidationError as error:
+        for problem in error.errors():
+            name = "_".join(str(part) for part in problem["loc"]).upper()
+            print(f"GATEWAY_{name}: {problem['msg']}", file=sys.stderr)
+        code = WRONG_USAGE
+    except ConfigurationError as error:
+        code = _failed(error.reason, error, WRONG_USAGE)
+    except ApiError as error:
+        code = _failed(error.problem_code, error, FAILED)
+    except GatewayError as error:
+        code = _failed(error.code, error, FAILED)
+    except KeyboardInterrupt:
+        code = FAILED
+    sys.exit(code or 0)
+
+
+def _failed(code: str, error: GatewayError, exit_code: int) -> int:
+    print(f"{code}: {error.detail or error.title}", file=sys.stderr)
+    return exit_code

@@ -1,0 +1,116 @@
+"""``ask`` and ``search``: answers and passages in the terminal."""
+
+import json
+from collections.abc import Iterable
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from gateway.cli.options import DEFAULT_URL, AsJson, KnowledgeBase, Token, Url, client, notes, out
+from gateway.client import GatewayClient, StreamEvent
+
+FAILED = 1
+REFUSED = 3
+
+
+def add_commands(app: typer.Typer) -> None:
+    app.command()(ask)
+    app.command()(search)
+
+
+def ask(
+    question: Annotated[str, typer.Argument(help="What to ask.")],
+    kb: Annotated[str | None, typer.Option("--kb", help="The knowledge base to ask.")] = None,
+    conversation: Annotated[
+        str | None, typer.Option("--conversation", help="A conversation to go on with.")
+    ] = None,
+    as_json: AsJson = False,
+    url: Url = DEFAULT_URL,
+    token: Token = "",
+) -> int:
+    """Ask a question; the answer streams, its sources follow. Exit 3 = refused for want of evidence."""
+    with client(url, token) as gateway:
+        return _ask(gateway, question, kb, conversation, as_json)
+
+
+def _ask(
+    gateway: GatewayClient, question: str, kb: str | None, conversation: str | None, as_json: bool
+) -> int:
+    last: StreamEvent | None = None
+    for event in gateway.ask(question, knowledge_base=kb, conversation=conversation):
+        last = event
+        if as_json:
+            line = {"event": event.name, "id": event.sequence, **event.data}
+            print(json.dumps(line, ensure_ascii=False), flush=True)
+        elif event.name == "delta":
+            out.print(escape(event.data["text"]), end="")
+        elif event.name in {"done", "error", "revoked"}:
+            _show_end(event)
+    if last is None or last.name not in {"done", "error", "revoked"}:
+        notes.print("The answer was cut off: it is not complete.")
+        return FAILED
+    if last.name != "done":
+        return FAILED
+    return 0 if last.data["status"] == "ANSWERED" else REFUSED
+
+
+def _show_end(event: StreamEvent) -> None:
+    data = event.data
+    if event.name == "error":
+        notes.print(f"\n{data['code']}: {escape(data['detail'] or data['title'])}")
+    elif event.name == "revoked":
+        notes.print(f"\nAccess was revoked ({data['reason']}): disregard the text above.")
+    elif data["status"] == "ANSWERED":
+        out.print("\n")
+        _show_citations(data["citations"])
+    else:
+        notes.print(
+            "No answer: the documents you may see do not hold enough evidence "
+            f"({', '.join(data['reasons'])})."
+        )
+
+
+def _show_citations(citations: Iterable[dict[str, Any]]) -> None:
+    for citation in citations:
+        section = f" > {citation['section']}" if citation["section"] else ""
+        page = f", page {citation['page']}" if citation["page"] else ""
+        title = f"{citation['title']}{section}{page}"
+        origin = f"{citation['uri']}, version {citation['document_version']}"
+        out.print(f"[{citation['n']}] {title} ({origin})", markup=False)
+
+
+def search(
+    query: Annotated[str, typer.Argument(help="What to look for.")],
+    kb: KnowledgeBase,
+    top_k: Annotated[int, typer.Option("--top-k", min=1, max=100)] = 8,
+    mode: Annotated[str, typer.Option("--mode", help="auto, vectorstore or sdk.")] = "auto",
+    category: Annotated[str | None, typer.Option("--category")] = None,
+    as_json: AsJson = False,
+    url: Url = DEFAULT_URL,
+    token: Token = "",
+) -> int:
+    """Show the passages that a question would rest on."""
+    with client(url, token) as gateway:
+        answer = gateway.search(query, knowledge_base=kb, top_k=top_k, mode=mode, category=category)
+    if as_json:
+        for result in answer["results"]:
+            print(json.dumps(result, ensure_ascii=False))
+        return 0
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("#", "document", "section", "distance", "rrf", "found by"):
+        table.add_column(column, overflow="fold")
+    for place, result in enumerate(answer["results"], start=1):
+        distance = "-" if result["score"] is None else f"{result['score']:.3f}"
+        table.add_row(
+            str(place),
+            escape(result["uri"]),
+            escape(result["section"]),
+            distance,
+            f"{result['raw_score']:.4f}",
+            result["hit_reason"],
+        )
+    out.print(table)
+    notes.print(f"relevance: {answer['relevance']}, served by {answer['served_by']}")
+    return 0

@@ -1,0 +1,131 @@
+"""The demo: a server over a fresh folder, fed with the samples through its own HTTP API."""
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from gateway.bootstrap import local_key
+from gateway.cli.importing import release, wait_for
+from gateway.cli.options import notes, out
+from gateway.client import GatewayClient
+from gateway.errors import GatewayError
+from gateway.samples import SampleDocument, Samples, load_samples
+from gateway.server import run, write_ready_file
+from gateway.settings import Settings
+
+_TOKEN_TTL_S = 7 * 86_400
+_IMPORT_TTL_S = 3600
+
+
+class DemoFailed(GatewayError):
+    code = "demo_failed"
+    title = "The sample knowledge bases could not be imported"
+
+
+def run_demo(settings: Settings, ready_file: Path | None) -> None:
+    """Serves until stopped. Raises DemoFailed when the samples can't be imported."""
+    failures: list[GatewayError] = []
+
+    def ready(url: str, stop: Callable[[], None]) -> None:
+        threading.Thread(target=fill, args=(url, stop), name="demo", daemon=True).start()
+
+    def fill(url: str, stop: Callable[[], None]) -> None:
+        try:
+            _fill(settings, load_samples(), url, ready_file)
+        except GatewayError as error:
+            failures.append(error)
+            stop()
+
+    run(settings, ready)
+    if failures:
+        raise DemoFailed(f"{failures[0].code}: {failures[0].detail}") from failures[0]
+
+
+def _fill(settings: Settings, samples: Samples, url: str, ready_file: Path | None) -> None:
+    bases = sorted({(d.tenant, d.knowledge_base) for d in samples.documents})
+    for tenant, knowledge_base in bases:
+        documents = [d for d in samples.documents if d.tenant == tenant]
+        notes.print(f"Importing {len(documents)} documents into {tenant}/{knowledge_base} …", markup=False)
+        _import(settings, url, tenant, knowledge_base, documents)
+    tokens = {
+        name: local_key(settings).sign(
+            tenant=user.tenant,
+            subject=user.subject,
+            groups=user.groups,
+            scopes=["ask"],
+            ttl_s=_TOKEN_TTL_S,
+            audience=settings.token_audience,
+        )
+        for name, user in samples.users.items()
+    }
+    if ready_file is not None:
+        content: dict[str, object] = {
+            "base_url": url,
+            "data_dir": str(settings.data_dir.resolve()),
+            "tokens": tokens,
+            "knowledge_bases": {tenant: [name] for tenant, name in bases},
+        }
+        write_ready_file(ready_file, content)
+    _show(samples, url, tokens)
+
+
+def _import(
+    settings: Settings,
+    url: str,
+    tenant: str,
+    knowledge_base: str,
+    documents: Iterable[SampleDocument],
+) -> None:
+    token = local_key(settings).sign(
+        tenant=tenant,
+        subject="demo",
+        groups=[],
+        scopes=["ingest", "release"],
+        ttl_s=_IMPORT_TTL_S,
+        audience=settings.token_audience,
+    )
+    alike: dict[str, list[SampleDocument]] = defaultdict(list)
+    for document in documents:
+        alike[str(_fields(document))].append(document)
+    with GatewayClient(url, token) as gateway:
+        for group in alike.values():
+            files = [(document.source, document.read()) for document in group]
+            task = wait_for(gateway, gateway.upload(files, _fields(group[0]))["task_id"])
+            if task["state"] != "SUCCEEDED":
+                raise DemoFailed(f"{task['error']}")
+        release(gateway, knowledge_base)
+
+
+def _fields(document: SampleDocument) -> dict[str, str | list[str]]:
+    fields: dict[str, str | list[str]] = {
+        "knowledge_base": document.knowledge_base,
+        "allow": list(document.allow),
+        "deny": list(document.deny),
+        "category": document.category,
+        "sensitivity": str(document.sensitivity),
+        "author": document.author,
+        "approval": document.approval,
+    }
+    if document.valid_from is not None:
+        fields["valid_from"] = document.valid_from.isoformat()
+    if document.valid_until is not None:
+        fields["valid_until"] = document.valid_until.isoformat()
+    return fields
+
+
+def _show(samples: Samples, url: str, tokens: dict[str, str]) -> None:
+    out.print("\nThe demo is ready. Each token may ask, and sees what its owner may see:\n")
+    for name, token in tokens.items():
+        user = samples.users[name]
+        out.print(f"{name} ({user.tenant}: {', '.join(user.groups)})\n{token}\n", markup=False)
+    first = next(iter(tokens.values()))
+    question = '{"question": "What does ERR_TIMEOUT mean?"}'
+    out.print("Ask from a shell:\n")
+    out.print(
+        f"curl -N {url}/v1/answers -H 'Authorization: Bearer {first}' "
+        f"-H 'Content-Type: application/json' -d '{question}'\n",
+        markup=False,
+    )
+    out.print(f"Or in a browser: {url}/#token={first}\n", markup=False)
+    notes.print("Ctrl-C ends the demo and deletes its data.")

@@ -1,0 +1,134 @@
+"""``import``, ``releases`` and ``revoke``: what importers and releasers do."""
+
+import json
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from gateway.cli.importing import import_all, release, uploads_below
+from gateway.cli.options import DEFAULT_URL, AsJson, KnowledgeBase, Token, Url, client, notes, out
+
+FAILED = 1
+
+
+class ReleaseAct(StrEnum):
+    LIST = "list"
+    BUILD = "build"
+    ACTIVATE = "activate"
+    ROLLBACK = "rollback"
+
+
+class RevocationSubject(StrEnum):
+    USER = "user"
+    GROUP = "group"
+    DOCUMENT = "document"
+    KNOWLEDGE_BASE = "knowledge_base"
+
+
+def add_commands(app: typer.Typer) -> None:
+    app.command("import")(import_)
+    app.command()(releases)
+    app.command()(revoke)
+
+
+def import_(
+    paths: Annotated[list[Path], typer.Argument(help="Files and folders.")],
+    kb: KnowledgeBase,
+    allow: Annotated[list[str], typer.Option("--allow", help="group:G, user:U or public.")],
+    deny: Annotated[list[str] | None, typer.Option("--deny", help="Beats --allow.")] = None,
+    category: Annotated[str, typer.Option("--category")] = "",
+    sensitivity: Annotated[int, typer.Option("--sensitivity", min=0, max=3)] = 0,
+    activate: Annotated[bool, typer.Option("--activate", help="Release it at once.")] = False,
+    as_json: AsJson = False,
+    url: Url = DEFAULT_URL,
+    token: Token = "",
+) -> int:
+    """Import files and folders into a knowledge base (scopes ingest, and release for --activate)."""
+    uploads = uploads_below(paths)
+    if not uploads:
+        raise typer.BadParameter("there is no file to import")
+    fields: dict[str, str | list[str]] = {
+        "knowledge_base": kb,
+        "allow": allow,
+        "deny": deny or [],
+        "category": category,
+        "sensitivity": str(sensitivity),
+    }
+    with client(url, token) as gateway:
+        report = import_all(gateway, uploads, fields, activate=activate)
+    if as_json:
+        for document in report.documents:
+            print(json.dumps(document, ensure_ascii=False))
+    for source, error in report.failures:
+        notes.print(f"failed: {source}: {error}", markup=False)
+    good = sum(document["state"] == "READY" for document in report.documents)
+    notes.print(f"{good} of {len(uploads)} documents are ready in {kb}.", markup=False)
+    if report.activation is not None:
+        notes.print(f"Release {report.activation['release_sequence']} is active.")
+    elif activate:
+        notes.print("Nothing was activated; the release before stays.")
+    return FAILED if report.failures else 0
+
+
+def releases(
+    act: ReleaseAct,
+    kb: KnowledgeBase,
+    release_id: Annotated[str | None, typer.Argument(help="For activate.")] = None,
+    as_json: AsJson = False,
+    url: Url = DEFAULT_URL,
+    token: Token = "",
+) -> int:
+    """List, build, activate or roll back releases (scope release)."""
+    with client(url, token) as gateway:
+        if act is ReleaseAct.LIST:
+            found = gateway.releases(kb)
+            if as_json:
+                for item in found:
+                    print(json.dumps(item))
+                return 0
+            table = Table(box=None, pad_edge=False, header_style="bold")
+            for column in ("release", "state", "sequence", "documents", "chunks", "created"):
+                table.add_column(column)
+            for item in found:
+                created = datetime.fromtimestamp(item["created_at"], UTC)
+                sequence = item["release_sequence"]
+                table.add_row(
+                    item["release_id"],
+                    item["state"],
+                    "-" if sequence is None else str(sequence),
+                    str(item["documents"]),
+                    str(item["chunks"]),
+                    f"{created:%Y-%m-%d %H:%M:%S}Z",
+                )
+            out.print(table)
+            return 0
+        if act is ReleaseAct.ACTIVATE:
+            if release_id is None:
+                raise typer.BadParameter("name the release to activate")
+            done = gateway.activate(release_id)
+        elif act is ReleaseAct.ROLLBACK:
+            done = gateway.roll_back(kb)
+        else:
+            done = release(gateway, kb)
+    text = f"Release {done['release_sequence']} of {kb} is active."
+    out.print(json.dumps(done) if as_json else text, markup=False)
+    return 0
+
+
+def revoke(
+    kind: RevocationSubject,
+    subject: Annotated[str, typer.Argument(metavar="ID")],
+    reason: Annotated[str, typer.Option("--reason")],
+    as_json: AsJson = False,
+    url: Url = DEFAULT_URL,
+    token: Token = "",
+) -> int:
+    """Block a user, group, document or knowledge base at once (scope revoke)."""
+    with client(url, token) as gateway:
+        revocation = gateway.revoke(kind.value, subject, reason)
+    out.print(json.dumps(revocation) if as_json else f"Revoked: {revocation['revocation_id']}.", markup=False)
+    return 0

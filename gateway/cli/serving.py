@@ -1,0 +1,107 @@
+"""``serve``, ``demo``, ``worker``, ``migrate``, ``token`` and ``settings``."""
+
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gateway.access.principal import SCOPES
+from gateway.bootstrap import local_key
+from gateway.cli.demo import run_demo
+from gateway.cli.options import DataDir, Host, Port, ReadyFile, notes, out, settings_with
+from gateway.errors import ConfigurationError
+from gateway.server import run, write_ready_file
+from gateway.settings import Settings
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_LONGEST_TTL_S = 366 * 86_400
+
+
+def add_commands(app: typer.Typer) -> None:
+    for command in (demo, serve, worker, token, settings):
+        app.command()(command)
+
+
+def demo(
+    port: Port = None,
+    data_dir: DataDir = None,
+    ready_file: ReadyFile = None,
+) -> int:
+    """Serve two tenants' sample knowledge bases from a temporary folder, with tokens to try."""
+    if data_dir is not None:
+        run_demo(settings_with(data_dir, None, port), ready_file)
+        return 0
+    with tempfile.TemporaryDirectory(prefix="qa-gateway-demo-") as folder:
+        run_demo(settings_with(Path(folder), None, port), ready_file)
+    return 0
+
+
+def serve(
+    host: Host = None,
+    port: Port = None,
+    data_dir: DataDir = None,
+    ready_file: ReadyFile = None,
+) -> int:
+    """Serve questions, imports and the chat page from one data folder."""
+    chosen = settings_with(data_dir, host, port)
+
+    def ready(url: str) -> None:
+        notes.print(f"Serving on {url}", markup=False)
+        if ready_file is not None:
+            content = {"base_url": url, "data_dir": str(chosen.data_dir.resolve())}
+            write_ready_file(ready_file, content)
+
+    run(chosen, lambda url, _: ready(url))
+    return 0
+
+
+def worker(ready_file: ReadyFile = None) -> int:
+    """Import documents on another machine; needs PostgreSQL."""
+    raise ConfigurationError(
+        "worker_needs_postgresql",
+        "with SQLite the process that serves imports as well; a worker of its own needs PostgreSQL",
+    )
+
+
+def token(
+    tenant: Annotated[str, typer.Option("--tenant")],
+    subject: Annotated[str, typer.Option("--subject")],
+    scope: Annotated[str, typer.Option("--scope", help=f"Any of {', '.join(sorted(SCOPES))}.")],
+    group: Annotated[list[str] | None, typer.Option("--group")] = None,
+    ttl: Annotated[str, typer.Option("--ttl", help="Like 30m, 1h or 7d.")] = "1h",
+    data_dir: DataDir = None,
+) -> int:
+    """Sign a token with the local key (development)."""
+    scopes = [name.strip() for name in scope.split(",") if name.strip()]
+    unknown = set(scopes) - SCOPES
+    if unknown or not scopes:
+        raise typer.BadParameter(f"scopes are {', '.join(sorted(SCOPES))}")
+    chosen = settings_with(data_dir)
+    signed = local_key(chosen).sign(
+        tenant=tenant,
+        subject=subject,
+        groups=group or [],
+        scopes=scopes,
+        ttl_s=_seconds(ttl),
+        audience=chosen.token_audience,
+    )
+    print(signed)
+    return 0
+
+
+def settings() -> int:
+    """Print the settings in force, secrets masked."""
+    for name, value in sorted(Settings().model_dump(mode="json").items()):
+        out.print(f"GATEWAY_{name.upper()}={'' if value is None else value}", markup=False)
+    return 0
+
+
+def _seconds(ttl: str) -> int:
+    number, unit = ttl[:-1], ttl[-1:]
+    if unit not in _UNITS or not number.isascii() or not number.isdigit():
+        raise typer.BadParameter("a time to live looks like 30m, 1h or 7d")
+    seconds = int(number) * _UNITS[unit]
+    if not 0 < seconds <= _LONGEST_TTL_S:
+        raise typer.BadParameter("a token lives for a second at least and a year at most")
+    return seconds

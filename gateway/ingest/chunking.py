@@ -1,0 +1,209 @@
+"""Chunking: packs a document's blocks into passages along its structure, the same way every time."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from gateway.ingest.document import Block, BlockKind, ParsedDocument, Passage
+from gateway.ingest.splitting import (
+    estimate_tokens,
+    last_sentence,
+    split_code,
+    split_lines,
+    split_list,
+    split_text,
+)
+from gateway.ingest.tabulating import split_table
+from gateway.retrieval.terms import TERMS_VERSION
+
+#: part of every chunk id: other passages or other lexical terms mean other rows
+SPLITTER_VERSION = f"structure/1+{TERMS_VERSION}"
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkLimits:
+    """Sizes in estimated tokens (``splitting.estimate_tokens``).
+
+    ``target`` is aimed at, ``maximum`` is never exceeded. Neighbouring sections of at most ``tiny``
+    under the same parent share a passage of at most ``shared``.
+    """
+
+    target: int = 260
+    maximum: int = 400
+    tiny: int = 24
+    shared: int = 120
+
+
+DEFAULT_LIMITS = ChunkLimits()
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """A piece of text that stays whole. ``alone``: never shares a passage; ``leads``: introduces the next."""
+
+    text: str
+    size: int
+    page: int
+    alone: bool = False
+    leads: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One section's passage in the making."""
+
+    text: str
+    size: int
+    page: int
+    alone: bool
+
+
+def chunk(document: ParsedDocument, limits: ChunkLimits = DEFAULT_LIMITS) -> tuple[Passage, ...]:
+    """Passages in document order; empty when the document says nothing.
+
+    A passage stays inside one section, except for tiny siblings: they share one under their parent's
+    breadcrumb, each with its heading in the text. Raises DocumentRejected too_complex.
+    """
+    sections = [
+        (path, _packed(_units(list(blocks), limits), limits))
+        for path, blocks in groupby(document.blocks, key=lambda block: block.section)
+    ]
+    passages: list[Passage] = []
+    for path, parts in _with_tiny_siblings_joined(sections, limits):
+        section = " > ".join(path)
+        passages.extend(Passage(section, part.text, part.page) for part in parts)
+    return tuple(passages)
+
+
+def _units(blocks: Sequence[Block], limits: ChunkLimits) -> Iterator[_Unit]:
+    lead = ""
+    for block in blocks:
+        texts = _texts(block, lead, limits)
+        lead = _lead_in(block)
+        for n, text in enumerate(texts):
+            yield _Unit(
+                text,
+                estimate_tokens(text),
+                block.page,
+                alone=block.kind is BlockKind.QA,
+                leads=bool(lead) and n == len(texts) - 1,
+            )
+
+
+def _texts(block: Block, lead: str, limits: ChunkLimits) -> list[str]:
+    """The block in parts that fit. ``lead``, the sentence before it, is repeated if a list is split."""
+    goal, limit = limits.target, limits.maximum
+    if block.kind is BlockKind.TABLE:
+        return split_table(block.columns, block.rows, goal, limit)
+    size = estimate_tokens(block.text)
+    if size <= (goal if block.kind in (BlockKind.TEXT, BlockKind.LIST) else limit):
+        return [block.text] if block.text.strip() else []
+    if block.kind is BlockKind.CODE:
+        return split_code(block.text, limit)
+    if block.kind is BlockKind.QA:
+        return _split_answer(block.text, limits)
+    if block.kind is BlockKind.LIST:
+        room = estimate_tokens(lead)
+        first, *others = split_list(block.text, goal - room, limit - room)
+        return [first, *(f"{lead}\n{part}" if lead else part for part in others)]
+    return split_text(block.text, goal, limit)
+
+
+def _split_answer(text: str, limits: ChunkLimits) -> list[str]:
+    """A question whose answer doesn't fit: each part begins with the question, unless that is long itself."""
+    question, _, answer = text.partition("\n")
+    room = estimate_tokens(question)
+    if room * 4 > limits.maximum or not answer.strip():
+        return split_lines(text, limits.target, limits.maximum)
+    parts = split_lines(answer.strip("\n"), limits.target - room, limits.maximum - room)
+    return [f"{question}\n{part}" for part in parts]
+
+
+def _lead_in(block: Block) -> str:
+    """The sentence before a list, table or code that says what it is; '' when the text doesn't lead on."""
+    if block.kind is not BlockKind.TEXT or not block.text.rstrip().endswith((":", "：")):
+        return ""
+    sentence = last_sentence(block.text)
+    return sentence if estimate_tokens(sentence) <= 60 else ""
+
+
+def _packed(units: Iterator[_Unit], limits: ChunkLimits) -> list[_Part]:
+    parts: list[_Part] = []
+    held: list[_Unit] = []
+    for unit in units:
+        if held and not _fits(held, unit, limits):
+            carried = held[-1:] if held[-1].leads and len(held) > 1 else []
+            if carried and not _fits(carried, unit, limits):
+                carried = []
+            parts.append(_part(held[: len(held) - len(carried)]))
+            held = carried
+        held.append(unit)
+    if held:
+        parts.append(_part(held))
+    return _without_stump(parts, limits)
+
+
+def _fits(held: Sequence[_Unit], unit: _Unit, limits: ChunkLimits) -> bool:
+    if unit.alone or held[-1].alone:
+        return False
+    size = sum(other.size for other in held)
+    small = limits.target // 4
+    may_stretch = size <= small or unit.size <= small or (held[-1].leads and len(held) == 1)
+    return size + unit.size <= (limits.maximum if may_stretch else limits.target)
+
+
+def _part(units: Sequence[_Unit]) -> _Part:
+    return _Part(
+        "\n\n".join(unit.text for unit in units),
+        sum(unit.size for unit in units),
+        units[0].page,
+        units[0].alone,
+    )
+
+
+def _without_stump(parts: list[_Part], limits: ChunkLimits) -> list[_Part]:
+    """A short last part joins the one before it if both fit."""
+    if len(parts) < 2:
+        return parts
+    *others, before, last = parts
+    if before.alone or last.alone or last.size > limits.target // 4:
+        return parts
+    if before.size + last.size > limits.maximum:
+        return parts
+    return [*others, _Part(f"{before.text}\n\n{last.text}", before.size + last.size, before.page, False)]
+
+
+_Sections = list[tuple[tuple[str, ...], list[_Part]]]
+
+
+def _with_tiny_siblings_joined(sections: _Sections, limits: ChunkLimits) -> _Sections:
+    joined: _Sections = []
+    group: _Sections = []
+    size = 0
+    for path, parts in sections:
+        cost = _tiny_cost(path, parts, limits)
+        if group and (not cost or group[0][0][:-1] != path[:-1] or size + cost > limits.shared):
+            joined.extend(_shared(group))
+            group, size = [], 0
+        if cost:
+            group.append((path, parts))
+            size += cost
+        else:
+            joined.append((path, parts))
+    joined.extend(_shared(group))
+    return joined
+
+
+def _tiny_cost(path: tuple[str, ...], parts: Sequence[_Part], limits: ChunkLimits) -> int:
+    """Tokens of a section that is small enough to share, with its heading; 0 otherwise."""
+    if not path or len(parts) != 1 or parts[0].alone or parts[0].size > limits.tiny:
+        return 0
+    return parts[0].size + estimate_tokens(path[-1])
+
+
+def _shared(group: _Sections) -> _Sections:
+    if len(group) < 2:
+        return group
+    text = "\n\n".join(f"{path[-1]}\n{parts[0].text}" for path, parts in group)
+    size = sum(parts[0].size for _, parts in group)
+    return [(group[0][0][:-1], [_Part(text, size, group[0][1][0].page, False)])]

@@ -1,0 +1,74 @@
+"""The validator: a built revision is read back as questions will read it, before it may be READY."""
+
+import time
+from collections.abc import Sequence
+
+from gateway.access.scope import AccessScope
+from gateway.context import Deadline
+from gateway.errors import InvariantViolated
+from gateway.ingest.catalog import ReleasePlan
+from gateway.retrieval.query import ScopedQuery
+from gateway.retrieval.store import ChunkReader, ChunkWriter, Row
+
+_SAMPLES = 8
+_READ_CAP_MS = 10_000
+_NEAR = 0.999
+
+
+class Validator:
+    """Counts, fetches and searches through the production reader and its forced filter."""
+
+    def __init__(self, reader: ChunkReader, writer: ChunkWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    async def validate(self, plan: ReleasePlan, rows: int, samples: Sequence[Row]) -> dict[str, object]:
+        """The barrier record. Raises InvariantViolated when the revision isn't what was written."""
+        stored = await self._writer.count(plan.space, plan.kb_revision)
+        if stored != rows:
+            raise InvariantViolated(f"{rows} rows were written and {stored} are stored")
+        for row in samples:
+            await self._check(plan, row)
+        return {
+            "rows": stored,
+            "collection": plan.space.collection,
+            "client": type(self._reader).__name__,
+            "samples": [row.chunk.chunk_id for row in samples],
+            "validated_at": time.time(),
+        }
+
+    async def _check(self, plan: ReleasePlan, row: Row) -> None:
+        chunk = row.chunk
+        query = ScopedQuery(_reader_scope(plan, chunk.acl_class), plan.as_release(), _moment(row))
+        fetched = await self._reader.fetch(query, [chunk.chunk_id], Deadline.after(_READ_CAP_MS))
+        if [c.content_hash for c in fetched] != [chunk.content_hash] or fetched != [chunk]:
+            raise InvariantViolated("a sampled chunk reads back differently")
+        hits = await self._reader.dense(query, row.vector, _SAMPLES, Deadline.after(_READ_CAP_MS))
+        if not any(hit.score >= _NEAR for hit in hits) and any(row.vector):
+            raise InvariantViolated("a sampled chunk can't be found by its own vector")
+
+
+def spread(rows: Sequence[Row]) -> list[Row]:
+    """Up to eight rows, evenly spread."""
+    step = max(1, len(rows) // _SAMPLES)
+    return list(rows[::step][:_SAMPLES])
+
+
+def _moment(row: Row) -> int:
+    """A moment at which the row is valid, as near to now as it gets."""
+    now = int(time.time())
+    return min(max(now, row.chunk.valid_from), row.chunk.valid_until - 1)
+
+
+def _reader_scope(plan: ReleasePlan, acl_class: int) -> AccessScope:
+    """The validator's own scope: exactly the class of the row it reads."""
+    return AccessScope(
+        tenant=plan.tenant,
+        kb_id=plan.kb_id,
+        knowledge_base=plan.knowledge_base,
+        acl_revision=0,
+        revocation_epoch=plan.revocation_epoch,
+        incarnation="validator",
+        principals=frozenset({"validator"}),
+        permitted_classes=frozenset({acl_class}),
+    )

@@ -1,0 +1,141 @@
+"""The worker: claims tasks, keeps the lease alive, records how each one ended."""
+
+import asyncio
+import time
+from dataclasses import dataclass
+
+import anyio
+
+from gateway.errors import CatalogUnavailable, GatewayError, StaleFence, Unavailable
+from gateway.ingest.catalog import TaskStore
+from gateway.ingest.pipeline import ImportPipeline
+from gateway.ingest.releaser import Releaser
+from gateway.ingest.task import TaskClaim, TaskKind, TaskState
+from gateway.observe.logging import get_logger
+
+_POLL_S = 1.0
+_CLEANUP_S = 5.0
+
+
+class Worker:
+    """Runs one task at a time. Killed at any point, another run of the task loses nothing."""
+
+    def __init__(
+        self,
+        name: str,
+        tasks: TaskStore,
+        pipeline: ImportPipeline,
+        releaser: Releaser,
+        *,
+        lease_s: float,
+        attempts: int,
+    ) -> None:
+        self._name = name
+        self._tasks = tasks
+        self._pipeline = pipeline
+        self._releaser = releaser
+        self._lease_s = lease_s
+        self._attempts = attempts
+        self._wake = anyio.Event()
+        self._log = get_logger("ingest.worker")
+
+    def wake(self) -> None:
+        """New work was accepted in this process: don't wait for the next poll."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            self._wake = anyio.Event()
+            try:
+                claim = await self._tasks.claim(self._name, self._lease_s, self._attempts)
+            except CatalogUnavailable as error:
+                self._log.warning("worker.catalog_unavailable", detail=error.detail)
+                claim = None
+            if claim is None:
+                with anyio.move_on_after(_POLL_S):
+                    await self._wake.wait()
+            else:
+                await self.work(claim)
+
+    async def work(self, claim: TaskClaim) -> None:
+        """Runs one claimed task to its end; gives it back when this process is told to stop."""
+        self._log.info("task.claimed", task=claim.task_id, kind=claim.kind.value, fence=claim.fence)
+        try:
+            await self._leased(claim)
+        except StaleFence:
+            self._log.warning("task.lost", task=claim.task_id, fence=claim.fence)
+        except Unavailable as error:
+            # Not ended: the lease runs out and the task is tried again, up to its attempts.
+            self._log.warning("task.interrupted", task=claim.task_id, code=error.code)
+        except asyncio.CancelledError:
+            with anyio.move_on_after(_CLEANUP_S, shield=True):
+                await self._give_back(claim)
+            raise
+
+    async def _give_back(self, claim: TaskClaim) -> None:
+        try:
+            await self._tasks.release_claim(claim)
+        except (StaleFence, CatalogUnavailable) as error:
+            self._log.warning("task.not_given_back", task=claim.task_id, code=error.code)
+
+    async def _leased(self, claim: TaskClaim) -> None:
+        """The work and its heartbeat: whichever ends first ends the other."""
+        ending = _Ending(TaskState.FAILED, "deadline_exceeded", "the task ran out of time")
+        failure: Unavailable | StaleFence | None = None
+
+        async def beat() -> None:
+            nonlocal ending, failure
+            while True:
+                await anyio.sleep(self._lease_s / 3)
+                try:
+                    if await self._tasks.heartbeat(claim, self._lease_s):
+                        ending = _Ending(TaskState.CANCELLED, "cancelled", "cancelled by its owner")
+                        group.cancel_scope.cancel()
+                except (StaleFence, CatalogUnavailable) as error:
+                    failure = error
+                    group.cancel_scope.cancel()
+
+        with anyio.move_on_after(max(0.0, claim.deadline_at - time.time())):
+            async with anyio.create_task_group() as group:
+                group.start_soon(beat)
+                try:
+                    ending = await self._attempt(claim)
+                except (Unavailable, StaleFence) as error:
+                    failure = error
+                group.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+        await self._tasks.finish(claim, ending.state, ending.code, ending.detail)
+        self._log.info("task.ended", task=claim.task_id, state=ending.state.value, code=ending.code)
+
+    async def _attempt(self, claim: TaskClaim) -> "_Ending":
+        """Does the work and says how it ended. Raises Unavailable and StaleFence: those are no end."""
+        try:
+            return await self._work(claim)
+        except (Unavailable, StaleFence):
+            raise
+        except GatewayError as error:
+            return _Ending(TaskState.FAILED, error.code, error.detail or error.title)
+        except Exception:  # noqa: BLE001 - a defect ends this task with a record, not the whole worker
+            self._log.exception("task.defect", task=claim.task_id)
+            return _Ending(TaskState.FAILED, GatewayError.code, GatewayError.title)
+
+    async def _work(self, claim: TaskClaim) -> "_Ending":
+        if claim.kind is TaskKind.RELEASE:
+            await self._releaser.build(claim)
+            return _Ending(TaskState.SUCCEEDED)
+        rejected = await self._pipeline.run(claim)
+        if rejected and not claim.allow_partial:
+            detail = f"{rejected} of the documents can't be imported"
+            return _Ending(TaskState.FAILED, "documents_failed", detail)
+        if claim.activate:
+            await self._releaser.build_and_activate(claim)
+        return _Ending(TaskState.SUCCEEDED)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ending:
+    state: TaskState
+    code: str | None = None
+    detail: str | None = None

@@ -1,0 +1,51 @@
+"""Structured logs: one JSON line an event on stderr; never a question, a chunk or an answer."""
+
+import logging
+import sys
+from typing import TextIO
+
+import structlog
+
+#: libraries that print request content at DEBUG
+_QUIET = ("sse_starlette", "openai", "httpx2", "httpcore2", "pymilvus", "sqlalchemy", "aiosqlite")
+
+
+def configure_logging(level: str, stream: TextIO | None = None) -> None:
+    """Once a process. Foreign libraries log at WARNING and through the same lines."""
+    number = logging.getLevelNamesMapping()[level.upper()]
+    out = stream or sys.stderr
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer(),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(number),
+        logger_factory=structlog.PrintLoggerFactory(out),
+        cache_logger_on_first_use=True,
+    )
+    formatter = structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=[
+            structlog.stdlib.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+        ],
+        processors=[
+            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+            structlog.processors.JSONRenderer(),
+        ],
+    )
+    handler = logging.StreamHandler(out)
+    handler.setFormatter(formatter)
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)
+    for name in _QUIET:
+        logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def get_logger(name: str) -> structlog.stdlib.BoundLogger:
+    """A logger whose lines carry ``component=name``; event names are dotted."""
+    logger: structlog.stdlib.BoundLogger = structlog.get_logger(component=name)
+    return logger

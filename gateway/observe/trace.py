@@ -1,0 +1,59 @@
+"""The trace of one request: ids, stage times and counts, written down once at its end."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from gateway.observe.hooks import Hooks, Stage
+
+
+class Trace:
+    """Collects what happened to one request. ``facts`` holds ids, counts, digests and codes only."""
+
+    def __init__(self, request_id: str, trace_id: str, hooks: Hooks) -> None:
+        self.request_id = request_id
+        self.trace_id = trace_id
+        self.hooks = hooks
+        self.stage_ms: dict[str, float] = {}
+        self.facts: dict[str, object] = {}
+        self._started = time.perf_counter()
+        self._first_text_ms: float | None = None
+
+    @contextmanager
+    def stage(self, stage: Stage) -> Iterator[None]:
+        """Times the block, also when it fails or is cancelled."""
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            seconds = time.perf_counter() - began
+            self.stage_ms[stage.value] = self.stage_ms.get(stage.value, 0.0) + seconds * 1000
+            self.hooks.stage(stage, seconds)
+
+    def note(self, **facts: object) -> None:
+        self.facts.update(facts)
+
+    def text_sent(self) -> None:
+        """Call at each piece of text; only the first one counts."""
+        if self._first_text_ms is None:
+            self._first_text_ms = self.elapsed_ms
+
+    @property
+    def first_text_ms(self) -> float | None:
+        return self._first_text_ms
+
+    @property
+    def elapsed_ms(self) -> float:
+        return (time.perf_counter() - self._started) * 1000
+
+    def record(self) -> dict[str, object]:
+        """The fields of the one log line; times in milliseconds."""
+        stages = {f"{name}_ms": round(ms, 3) for name, ms in self.stage_ms.items()}
+        return {
+            "request_id": self.request_id,
+            "trace_id": self.trace_id,
+            **self.facts,
+            **stages,
+            "ttft_ms": None if self._first_text_ms is None else round(self._first_text_ms, 3),
+            "total_ms": round(self.elapsed_ms, 3),
+        }

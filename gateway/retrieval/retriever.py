@@ -1,0 +1,136 @@
+"""The retriever: dense and BM25 under one ScopedQuery, fused by rank."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import anyio
+
+from gateway.context import Deadline
+from gateway.errors import EmbeddingSpaceMismatch, GatewayError
+from gateway.retrieval.candidate import Candidate
+from gateway.retrieval.chunk import Chunk
+from gateway.retrieval.embedding import Embedder, Vector
+from gateway.retrieval.fusion import reciprocal_rank_fusion
+from gateway.retrieval.query import ScopedQuery
+from gateway.retrieval.store import ChunkReader, Hit
+from gateway.retrieval.terms import terms_of
+
+DENSE = "dense"
+BM25 = "bm25"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Candidates best first, and how many rows the store should never have returned."""
+
+    candidates: tuple[Candidate, ...]
+    foreign: int
+
+
+@dataclass(frozen=True, slots=True)
+class FusionSettings:
+    """``depth`` hits a route; weights and k as in reciprocal rank fusion."""
+
+    depth: int
+    k: int
+    dense_weight: float
+    lexical_weight: float
+
+
+class Retriever:
+    """Stateless. Never widens a query: a search that finds nothing stays empty."""
+
+    def __init__(self, embedder: Embedder, reader: ChunkReader, fusion: FusionSettings) -> None:
+        self._embedder = embedder
+        self._reader = reader
+        self._fusion = fusion
+
+    async def embed(self, query: ScopedQuery, question: str, deadline: Deadline) -> Vector:
+        """The question's vector. Raises EmbeddingSpaceMismatch when it wouldn't be comparable."""
+        if self._embedder.space != query.release.space:
+            raise EmbeddingSpaceMismatch(
+                f"the release needs {query.release.space.space_id}, the embedder makes "
+                f"{self._embedder.space.space_id}"
+            )
+        (vector,) = await self._embedder.embed([question], deadline)
+        return vector
+
+    async def search(self, query: ScopedQuery, question: str, vector: Vector, deadline: Deadline) -> Found:
+        """Both routes at once. Raises what the store raises; one failing route fails the search."""
+        routes: dict[str, list[Hit]] = {DENSE: [], BM25: []}
+        depth = self._fusion.depth
+
+        async def dense() -> None:
+            routes[DENSE] = await self._reader.dense(query, vector, depth, deadline)
+
+        async def lexical() -> None:
+            terms = tuple(dict.fromkeys(terms_of(question)))
+            routes[BM25] = await self._reader.lexical(query, terms, depth, deadline)
+
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(dense)
+                tasks.start_soon(lexical)
+        except* GatewayError as group:
+            raise first_error(group) from None
+        return self._fuse(query, routes)
+
+    def _fuse(self, query: ScopedQuery, routes: dict[str, list[Hit]]) -> Found:
+        chunks: dict[str, Chunk] = {}
+        similarity: dict[str, float] = {}
+        rankings: dict[str, list[str]] = {DENSE: [], BM25: []}
+        foreign = 0
+        for route, hits in routes.items():
+            for hit in hits:
+                if not belongs(query, hit.chunk):
+                    foreign += 1
+                    continue
+                chunks[hit.chunk.chunk_id] = hit.chunk
+                rankings[route].append(hit.chunk.chunk_id)
+                if route == DENSE:
+                    similarity[hit.chunk.chunk_id] = hit.score
+        weights = {DENSE: self._fusion.dense_weight, BM25: self._fusion.lexical_weight}
+        fused = reciprocal_rank_fusion(rankings, weights, self._fusion.k)
+        return Found(
+            tuple(
+                Candidate(
+                    chunk=chunks[chunk_id],
+                    similarity=similarity.get(chunk_id),
+                    raw_score=score,
+                    score_label="rrf",
+                    hit_reason=_reason(chunk_id, rankings),
+                )
+                for chunk_id, score in fused
+            ),
+            foreign,
+        )
+
+
+def belongs(query: ScopedQuery, chunk: Chunk) -> bool:
+    """Whether a stored row is really inside the query's scope and release: the second lock."""
+    release = query.release
+    return (
+        chunk.tenant_id == query.scope.tenant
+        and chunk.kb_id == query.scope.kb_id
+        and chunk.kb_revision == release.kb_revision
+        and chunk.embedding_space_id == release.space.space_id
+        and chunk.acl_class in query.scope.permitted_classes
+        and chunk.valid_from <= query.at < chunk.valid_until
+        and (query.category is None or chunk.category == query.category)
+    )
+
+
+def _reason(chunk_id: str, rankings: dict[str, list[str]]) -> str:
+    """Which routes found it and at which rank: ``dense #3, bm25 #1``."""
+    return ", ".join(
+        f"{route} #{ranking.index(chunk_id) + 1}"
+        for route, ranking in rankings.items()
+        if chunk_id in ranking
+    )
+
+
+def first_error(group: BaseExceptionGroup[GatewayError]) -> GatewayError:
+    """The first leaf of a group of gateway errors."""
+    errors: Sequence[GatewayError | BaseExceptionGroup[GatewayError]] = group.exceptions
+    error = errors[0]
+    return first_error(error) if isinstance(error, BaseExceptionGroup) else error

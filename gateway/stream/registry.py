@@ -1,0 +1,64 @@
+"""The sessions running in this process."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from gateway.access.principal import Principal
+from gateway.stream.session import CloseReason, Session
+
+
+class SessionRegistry:
+    """Finds sessions by request id. ``on_change`` is told the number of sessions after each change."""
+
+    def __init__(self, on_change: Callable[[int], None] = lambda _: None) -> None:
+        self._sessions: dict[str, Session] = {}
+        self._on_change = on_change
+        self.draining = False
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    @contextmanager
+    def registered(self, session: Session) -> Iterator[None]:
+        """The session can be found, stopped and drained while the block runs."""
+        self._sessions[session.request_id] = session
+        self._on_change(len(self._sessions))
+        try:
+            if self.draining:
+                session.cancel(CloseReason.SHUTTING_DOWN, partial=False)
+            yield
+        finally:
+            del self._sessions[session.request_id]
+            self._on_change(len(self._sessions))
+
+    def stop(self, principal: Principal, request_id: str) -> bool:
+        """The asker's own stop; False when there is no such session of this very asker."""
+        session = self._sessions.get(request_id)
+        if session is None or session.principal is None:
+            return False
+        asker = session.principal
+        if (asker.tenant, asker.subject) != (principal.tenant, principal.subject):
+            return False
+        session.cancel(CloseReason.CLIENT_STOP)
+        return True
+
+    def kill(self, principal: Principal, request_id: str) -> bool:
+        """An operator's kill, within his own tenant."""
+        session = self._sessions.get(request_id)
+        if session is None or session.principal is None:
+            return False
+        if session.principal.tenant != principal.tenant:
+            return False
+        session.cancel(CloseReason.OPERATOR_KILL)
+        return True
+
+    def of_tenant(self, tenant: str) -> list[Session]:
+        return [s for s in self._sessions.values() if s.principal and s.principal.tenant == tenant]
+
+    def refuse_new(self) -> None:
+        """From now on every new session ends at once."""
+        self.draining = True
+
+    def cancel_all(self, reason: CloseReason) -> None:
+        for session in tuple(self._sessions.values()):
+            session.cancel(reason)

@@ -1,0 +1,186 @@
+"""A session: one running answer, its channel to the client, and the one way to end it early."""
+
+from collections.abc import AsyncIterator, Mapping
+from enum import StrEnum
+from typing import Protocol
+
+import anyio
+
+from gateway.access.authorizer import DocumentRef
+from gateway.access.principal import Principal
+from gateway.errors import (
+    DeadlineExceeded,
+    GatewayError,
+    Killed,
+    ShuttingDown,
+    Stopped,
+    UpstreamFailed,
+)
+from gateway.stream.channel import EventChannel
+from gateway.stream.protocol import AnswerStatus, Done, Error, Event, Meta, Revoked, StreamOrder, StreamState
+
+
+class CloseReason(StrEnum):
+    """Why a session ended. FAILED covers requests that never began to be answered, such as a 400."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CLIENT_GONE = "client_gone"
+    CLIENT_STOP = "client_stop"
+    OPERATOR_KILL = "operator_kill"
+    DEADLINE = "deadline"
+    REVOKED = "revoked"
+    UPSTREAM = "upstream"
+    SLOW_READER = "slow_reader"
+    SHUTTING_DOWN = "shutting_down"
+
+
+#: the reasons that cut a session short, as ``gateway_cancels_total`` counts them
+CANCEL_REASONS: frozenset[CloseReason] = frozenset(CloseReason) - {
+    CloseReason.COMPLETED,
+    CloseReason.FAILED,
+}
+
+#: what the caller is told when a session ends for this reason; None = nobody is there to tell
+CLOSE_ERRORS: Mapping[CloseReason, type[GatewayError] | None] = {
+    CloseReason.CLIENT_GONE: None,
+    CloseReason.SLOW_READER: None,
+    CloseReason.CLIENT_STOP: Stopped,
+    CloseReason.OPERATOR_KILL: Killed,
+    CloseReason.SHUTTING_DOWN: ShuttingDown,
+}
+
+
+class Releasable(Protocol):
+    """Something held for a session: a permit, a lease. Releasing twice is harmless."""
+
+    def release(self) -> None: ...
+
+
+class Session:
+    """Ends exactly once: by ``complete``, ``fail`` or ``cancel``, whichever comes first.
+
+    The pump task runs inside ``cancel_scope`` and owns the upstream; the response only reads the
+    channel. Everything runs on one event loop, so a plain check-and-set is atomic.
+    """
+
+    def __init__(self, request_id: str, channel: EventChannel) -> None:
+        self.request_id = request_id
+        self.principal: Principal | None = None
+        self.documents: frozenset[DocumentRef] = frozenset()
+        self.cancel_scope = anyio.CancelScope()
+        self.close_reason: CloseReason | None = None
+        self.failure: GatewayError | None = None
+        self.status: AnswerStatus | None = None
+        self._channel = channel
+        self._order = StreamOrder()
+        self._opening = anyio.Event()
+        self._meta_sent = False
+        self._held: list[Releasable] = []
+
+    # -- what the pump does ---------------------------------------------------------------------
+
+    def hold(self, item: Releasable) -> None:
+        """Kept until ``release_all``; called right after the item was acquired, without an await."""
+        self._held.append(item)
+
+    def open(self, meta: Meta) -> None:
+        """From here on the response is a stream and every failure is an event."""
+        if self.close_reason is None:
+            self._channel.put(meta)
+            self._meta_sent = True
+            self._opening.set()
+
+    @property
+    def opened(self) -> bool:
+        """Whether ``meta`` was queued: the response is, or is about to be, a stream."""
+        return self._meta_sent
+
+    async def write(self, text: str) -> None:
+        """Sends text; waits while the client is too far behind."""
+        if self.close_reason is None:
+            await self._channel.write(text)
+
+    def complete(self, done: Done) -> bool:
+        """Ends the session with its answer or its refusal."""
+        if not self._close(CloseReason.COMPLETED):
+            return False
+        self.status = done.status
+        self._channel.close(done)
+        return True
+
+    def fail(self, error: GatewayError, *, partial: bool) -> bool:
+        """Ends the session with an error: an HTTP status before ``open``, an event after it."""
+        reason = CloseReason.FAILED
+        if isinstance(error, DeadlineExceeded):
+            reason = CloseReason.DEADLINE
+        elif isinstance(error, UpstreamFailed):
+            reason = CloseReason.UPSTREAM
+        return self._end_with_error(reason, error, partial)
+
+    # -- what everybody else does ---------------------------------------------------------------
+
+    def cancel(self, reason: CloseReason, *, partial: bool = True) -> bool:
+        """The one cancel path. Idempotent: the first caller wins and gets True."""
+        kind = CLOSE_ERRORS[reason]
+        if kind is not None:
+            return self._end_with_error(reason, kind(), partial)
+        if not self._close(reason):
+            return False
+        self._channel.close(discard=True)
+        self._opening.set()
+        self.cancel_scope.cancel(reason.value)
+        return True
+
+    def revoke(self, event: Revoked, error: GatewayError) -> bool:
+        """Ends it with ``revoked``, unread text dropped; before ``open`` with the error."""
+        if not self.opened:
+            return self._end_with_error(CloseReason.REVOKED, error, partial=False)
+        if not self._close(CloseReason.REVOKED):
+            return False
+        self._channel.close(event, discard=True)
+        self.cancel_scope.cancel(CloseReason.REVOKED.value)
+        return True
+
+    # -- what the response does -----------------------------------------------------------------
+
+    async def opening(self) -> GatewayError | None:
+        """Waits for the start: None = stream now, else the failure to answer with."""
+        await self._opening.wait()
+        return self.failure
+
+    async def events(self) -> AsyncIterator[tuple[int, Event]]:
+        """Numbered events in legal order, until the last one. Never yields inside a scope."""
+        while (event := await self._channel.next()) is not None:
+            yield self._order.accept(event), event
+
+    @property
+    def ended_on_the_wire(self) -> bool:
+        return self._order.state is StreamState.CLOSED
+
+    def release_all(self) -> None:
+        """Gives back whatever is held, newest first; called by the outermost ``finally``."""
+        while self._held:
+            self._held.pop().release()
+
+    # -------------------------------------------------------------------------------------------
+
+    def _close(self, reason: CloseReason) -> bool:
+        if self.close_reason is not None:
+            return False
+        self.close_reason = reason
+        return True
+
+    def _end_with_error(self, reason: CloseReason, error: GatewayError, partial: bool) -> bool:
+        was_open = self.opened
+        if not self._close(reason):
+            return False
+        if was_open:
+            event = Error(error.code, error.title, error.detail, partial, error.retry_after_ms)
+            self._channel.close(event)
+        else:
+            self.failure = error
+            self._channel.close()
+        self._opening.set()
+        self.cancel_scope.cancel(reason.value)
+        return True

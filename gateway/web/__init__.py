@@ -1,0 +1,1 @@
+"""HTTP: pure ASGI middleware, problem documents, server-sent events, routes."""

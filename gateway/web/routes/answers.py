@@ -1,0 +1,186 @@
+"""POST /v1/answers: one question, one stream. DELETE /v1/answers/{id}: the asker's stop."""
+
+import time
+import uuid
+from collections.abc import Mapping
+
+import anyio
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from gateway.answer.question import Question, checked_text
+from gateway.context import Deadline
+from gateway.errors import DeadlineExceeded, GatewayError, InvalidField, NotFound, Rejection
+from gateway.observe.audit import AuditRecord
+from gateway.observe.hooks import Stage
+from gateway.observe.logging import get_logger
+from gateway.observe.trace import Trace
+from gateway.stream.channel import EventChannel
+from gateway.stream.session import CANCEL_REASONS, CloseReason, Session
+from gateway.web.problems import ProblemResponse
+from gateway.web.receiving import ClientWatch, bearer_token, field, json_object, require_json
+from gateway.web.routes.common import caller
+from gateway.web.services import Services
+from gateway.web.sse import stream_session
+
+_FIELDS = ("question", "knowledge_base", "conversation_id", "language", "max_output_tokens")
+_LANGUAGES = ("en", "zh")
+_NAME_MAX_CHARS = 256
+_SETTLE_S = 2.0
+_log = get_logger("answers")
+
+
+class Answers:
+    """The endpoint as a bare ASGI app.
+
+    Three tasks: the watch owns ``receive``, the pump owns the path of the question, and this one
+    sends. Whatever happens to any of them, the outermost ``finally`` gives everything back.
+    """
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        services: Services = scope["app"].state.services
+        settings = services.settings
+        request_id = f"req_{uuid.uuid4().hex}"
+        trace = Trace(request_id, uuid.uuid4().hex, services.metrics)
+        services.metrics.question()
+        channel = EventChannel(settings.session_buffer_bytes, settings.coalesce_ms, settings.coalesce_bytes)
+        session = Session(request_id, channel)
+        watch = ClientWatch(receive, settings.body_max_bytes, lambda: session.cancel(CloseReason.CLIENT_GONE))
+        try:
+            with services.registry.registered(session):
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(watch.run)
+                    tasks.start_soon(_pump, services, session, trace, Headers(scope=scope), watch)
+                    await _respond(services, session, scope, watch, send)
+                    session.cancel(CloseReason.CLIENT_GONE)  # changes nothing when it has ended
+                    tasks.cancel_scope.cancel()
+        finally:
+            session.release_all()
+
+
+async def _respond(
+    services: Services, session: Session, scope: Scope, watch: ClientWatch, send: Send
+) -> None:
+    failure = await session.opening()
+    if failure is not None:
+        await ProblemResponse(failure, session.request_id)(scope, watch.disconnected, send)
+    elif session.opened:
+        await stream_session(session, services.settings, scope, watch.disconnected, send)
+
+
+async def _pump(
+    services: Services, session: Session, trace: Trace, headers: Headers, watch: ClientWatch
+) -> None:
+    """Runs the path inside the session's cancel scope and turns every failure into its end."""
+    deadline = Deadline.after(services.settings.total_cap_ms)
+    session.cancel_scope.deadline = anyio.current_time() + deadline.remaining()
+    try:
+        with session.cancel_scope:
+            try:
+                await _path(services, session, trace, headers, watch, deadline)
+            except GatewayError as error:
+                _failed(services, session, trace, error)
+            except Exception:  # noqa: BLE001 - the last frame before the client: logged, then told as internal_error
+                _log.exception("answer.defect", request_id=session.request_id)
+                _failed(services, session, trace, GatewayError())
+        if session.close_reason is None:  # nobody ended it, so its scope's own deadline did
+            _failed(services, session, trace, DeadlineExceeded("total"))
+    finally:
+        with anyio.move_on_after(_SETTLE_S, shield=True):
+            await _settle(services, session, trace)
+
+
+def _failed(services: Services, session: Session, trace: Trace, error: GatewayError) -> None:
+    if session.fail(error, partial=trace.first_text_ms is not None):
+        trace.note(code=error.code)
+        if isinstance(error, Rejection):
+            services.metrics.rejection(error.stage)
+
+
+async def _path(
+    services: Services,
+    session: Session,
+    trace: Trace,
+    headers: Headers,
+    watch: ClientWatch,
+    deadline: Deadline,
+) -> None:
+    """Steps 1-3 here, the rest in the orchestrator."""
+    with trace.stage(Stage.IDENTIFY):
+        principal = await services.verifier.verify(bearer_token(headers))
+    principal.require("ask")
+    await services.rate.admit(principal)
+    session.hold(await services.sessions.acquire(deadline))
+    session.principal = principal
+    trace.note(tenant=principal.tenant)
+    require_json(headers)
+    body = json_object(await watch.body(), _FIELDS)
+    question = _question(body, services.settings.question_max_chars)
+    if question.conversation_id:
+        trace.note(conversation=question.conversation_id)
+    await services.orchestrator.answer(session, trace, principal, question, deadline)
+
+
+def _question(body: Mapping[str, object], max_chars: int) -> Question:
+    language = field(body, "language", str)
+    if language is not None and language not in _LANGUAGES:
+        raise InvalidField(f"language is one of {', '.join(_LANGUAGES)}")
+    tokens = field(body, "max_output_tokens", int)
+    if tokens is not None and tokens < 1:
+        raise InvalidField("max_output_tokens must be at least 1")
+    return Question(
+        text=checked_text(body.get("question"), "question", max_chars),
+        knowledge_base=_name(body, "knowledge_base"),
+        conversation_id=_name(body, "conversation_id"),
+        language=language,
+        max_output_tokens=tokens,
+    )
+
+
+def _name(body: Mapping[str, object], name: str) -> str | None:
+    """Absent and null mean "not given"; an empty one is a mistake, never a wider search."""
+    value = field(body, name, str)
+    return None if value is None else checked_text(value, name, _NAME_MAX_CHARS)
+
+
+async def _settle(services: Services, session: Session, trace: Trace) -> None:
+    """Step 16: written down once, whatever the end was."""
+    reason = session.close_reason or CloseReason.SHUTTING_DOWN
+    status = None if session.status is None else session.status.value
+    if status is not None:
+        services.metrics.answer(status)
+    elif reason in CANCEL_REASONS:
+        services.metrics.cancel(reason.value)
+    trace.note(close_reason=reason.value, status=status)
+    _log.info("answer.ended", **trace.record())
+    if session.principal is not None:
+        await _audit(services, session, trace)
+
+
+async def _audit(services: Services, session: Session, trace: Trace) -> None:
+    principal = session.principal
+    if principal is None:
+        return
+    documents = sorted(f"{r.document_id}@{r.document_version}" for r in session.documents)
+    record = AuditRecord(
+        at=time.time(),
+        tenant=principal.tenant,
+        subject=principal.subject,
+        action="answer",
+        request_id=session.request_id,
+        details={**trace.facts, "documents": documents},
+    )
+    try:
+        await services.catalog.append(record)
+    except GatewayError as error:
+        _log.error("audit.lost", request_id=session.request_id, code=error.code)
+
+
+async def stop_answer(request: Request) -> Response:
+    """204 when the answer was the caller's own and running, else 404."""
+    services, principal = await caller(request, "ask")
+    if not services.registry.stop(principal, request.path_params["request_id"]):
+        raise NotFound("no such answer is running")
+    return Response(status_code=204)

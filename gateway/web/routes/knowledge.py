@@ -1,0 +1,124 @@
+"""GET /v1/search and /v1/sources/{chunk_id}: permitted passages without an answer."""
+
+import uuid
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from gateway.access.principal import Principal
+from gateway.answer.evidence import Evidence, decide
+from gateway.answer.question import checked_text
+from gateway.answer.search import SearchResult
+from gateway.context import RequestContext
+from gateway.errors import InvalidField, KnowledgeBaseNotFound, NotFound
+from gateway.observe.trace import Trace
+from gateway.retrieval.candidate import Candidate
+from gateway.retrieval.chunk import Chunk
+from gateway.web.routes.common import JsonResponse, caller, query_fields, request_deadline
+from gateway.web.services import Services
+
+_MODES = ("auto", "vectorstore", "sdk")
+_SERVED_BY = "sdk"
+_MAX_TOP_K = 100
+
+
+async def search(request: Request) -> Response:
+    """Search results in rank order, with scores and reasons."""
+    services, principal = await caller(request, "ask")
+    fields = query_fields(request, "query", "knowledge_base", "top_k", "mode", "category")
+    query = checked_text(fields.get("query"), "query", services.settings.question_max_chars)
+    top_k = _top_k(fields.get("top_k"), services.settings.top_k)
+    mode = fields.get("mode", "auto")
+    if mode not in _MODES:
+        raise InvalidField(f"mode is one of {', '.join(_MODES)}")
+    if mode == "vectorstore":
+        raise InvalidField("the vectorstore mode is not installed here; use auto or sdk")
+    category = fields.get("category")
+    trace = _trace(services)
+    context = await _bound(services, principal, fields.get("knowledge_base"), trace)
+    result = await services.search.run(
+        context, trace, query, None if category is None else checked_text(category, "category", 200)
+    )
+    return JsonResponse(
+        {
+            "results": [_result(candidate) for candidate in result.candidates[:top_k]],
+            "hints": [],
+            "mode": mode,
+            "served_by": _SERVED_BY,
+            "relevance": _relevance(context, result, services.settings.evidence_passages),
+            "trace_id": trace.trace_id,
+        }
+    )
+
+
+async def source(request: Request) -> Response:
+    """One passage, to be shown beside an answer; 404 unless the caller may see it right now."""
+    services, principal = await caller(request, "ask")
+    fields = query_fields(request, "knowledge_base")
+    chunk_id = request.path_params["chunk_id"]
+    if fields.get("knowledge_base") is not None:
+        names = [fields["knowledge_base"]]
+    else:
+        permitted = await services.authorizer.permitted(principal)
+        names = [scope.knowledge_base for scope in permitted]
+    for name in names:
+        context = await _bound(services, principal, name, _trace(services))
+        chunk = await services.search.passage(context, chunk_id)
+        if chunk is not None:
+            return JsonResponse(_passage(chunk))
+    raise NotFound("there is no such passage")
+
+
+async def _bound(
+    services: Services, principal: Principal, knowledge_base: str | None, trace: Trace
+) -> RequestContext:
+    if knowledge_base is not None and not knowledge_base.strip():
+        raise KnowledgeBaseNotFound()
+    return await services.orchestrator.bind(principal, knowledge_base, trace, request_deadline(services))
+
+
+def _trace(services: Services) -> Trace:
+    return Trace(f"req_{uuid.uuid4().hex}", uuid.uuid4().hex, services.metrics)
+
+
+def _top_k(value: str | None, default: int) -> int:
+    if value is None:
+        return default
+    if not value.isascii() or not value.isdigit() or not 1 <= int(value[:9]) <= _MAX_TOP_K:
+        raise InvalidField(f"top_k is a number from 1 to {_MAX_TOP_K}")
+    return int(value)
+
+
+def _relevance(context: RequestContext, result: SearchResult, passages: int) -> str:
+    """``sufficient`` when an answer would pass the evidence gate, ``weak`` below it, ``none``."""
+    evidence = tuple(
+        Evidence(n, c.chunk, c.score, c.raw_score, c.score_label, c.hit_reason)
+        for n, c in enumerate(result.candidates[:passages], start=1)
+    )
+    if not evidence:
+        return "none"
+    decision = decide(context.release.config, result.signals(evidence))
+    return "sufficient" if decision.sufficient else "weak"
+
+
+def _result(candidate: Candidate) -> dict[str, object]:
+    return {
+        **_passage(candidate.chunk),
+        "score": candidate.score,
+        "raw_score": candidate.raw_score,
+        "score_label": candidate.score_label,
+        "hit_reason": candidate.hit_reason,
+    }
+
+
+def _passage(chunk: Chunk) -> dict[str, object]:
+    return {
+        "chunk_id": chunk.chunk_id,
+        "document_id": chunk.document_id,
+        "document_version": chunk.document_version,
+        "title": chunk.title,
+        "section": chunk.section,
+        "page": chunk.page,
+        "uri": chunk.source_uri,
+        "content": chunk.content,
+    }

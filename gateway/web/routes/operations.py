@@ -1,0 +1,58 @@
+"""Health, readiness, metrics, running sessions."""
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from gateway.errors import NotFound
+from gateway.web.routes.common import JsonResponse, caller, query_fields, services_of
+from gateway.web.routes.releases import record
+
+
+async def health(_: Request) -> Response:
+    """The process answers; says nothing of its parts."""
+    return JsonResponse({"status": "ok"})
+
+
+async def ready(request: Request) -> Response:
+    """200 when every part answers, else 503 with the parts that don't."""
+    services = services_of(request)
+    parts = {name: await check() for name, check in services.checks.items()}
+    parts["accepting"] = not services.registry.draining
+    good = all(parts.values())
+    return JsonResponse({"ready": good, "parts": parts}, 200 if good else 503)
+
+
+async def metrics(request: Request) -> Response:
+    return Response(
+        services_of(request).metrics.exposition(),
+        headers={"Cache-Control": "no-store"},
+        media_type="text/plain; version=0.0.4; charset=utf-8",
+    )
+
+
+async def list_sessions(request: Request) -> Response:
+    services, principal = await caller(request, "operate")
+    query_fields(request)
+    sessions = services.registry.of_tenant(principal.tenant)
+    return JsonResponse(
+        {
+            "sessions": [
+                {
+                    "request_id": s.request_id,
+                    "subject": s.principal.subject if s.principal else None,
+                    "streaming": s.opened,
+                    "documents": len(s.documents),
+                }
+                for s in sessions
+            ]
+        }
+    )
+
+
+async def kill_session(request: Request) -> Response:
+    services, principal = await caller(request, "operate")
+    request_id = request.path_params["request_id"]
+    if not services.registry.kill(principal, request_id):
+        raise NotFound("no such session is running")
+    await record(services, principal, "session.kill", session=request_id)
+    return Response(status_code=204)

@@ -1,0 +1,47 @@
+"""Services: everything the routes use, put together by bootstrap and closed by it."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from gateway.access.authorizer import Authorizer
+from gateway.access.principal import IdentityVerifier
+from gateway.admission.bulkhead import Bulkhead
+from gateway.admission.rate import RequestRate
+from gateway.answer.orchestrator import Orchestrator
+from gateway.answer.search import PermittedSearch
+from gateway.ingest.catalog import ObjectStore, ReleaseStore, TaskStore, VersionStore
+from gateway.observe.audit import AuditLog
+from gateway.observe.metrics import Metrics
+from gateway.settings import Settings
+from gateway.stream.registry import SessionRegistry
+from gateway.stream.revocation import RevocationCatalog
+
+#: whether one part answers right now
+Check = Callable[[], Awaitable[bool]]
+
+
+class KnowledgeCatalog(TaskStore, VersionStore, ReleaseStore, RevocationCatalog, AuditLog, Protocol):
+    """The catalog as the routes see it: one object, several ports."""
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """One gateway's parts. ``checks`` maps a part's name to its readiness; ``wake_worker`` says that
+    a task was accepted.
+    """
+
+    settings: Settings
+    verifier: IdentityVerifier
+    authorizer: Authorizer
+    orchestrator: Orchestrator
+    search: PermittedSearch
+    catalog: KnowledgeCatalog
+    objects: ObjectStore
+    registry: SessionRegistry
+    metrics: Metrics
+    rate: RequestRate
+    sessions: Bulkhead
+    bulkheads: tuple[Bulkhead, ...]
+    checks: Mapping[str, Check]
+    wake_worker: Callable[[], None]

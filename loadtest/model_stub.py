@@ -1,0 +1,247 @@
+"""A scripted OpenAI-compatible model server: says what it is told, fails as told, and logs who left when.
+
+``python -m loadtest.model_stub --port 0 --ready-file F`` runs it alone, ``serve_stub()`` inside a test.
+POST /_script sets the default behaviour (``?model=NAME``: that of one model name); a ``@@stub{…}@@`` in the
+user's message changes one call. GET /_log gives the calls (``?closed=N&timeout_ms=T`` waits for N closed
+ones, ``?started=N`` for N begun); POST /_gate opens the gate; POST /_reset forgets log, scripts and gate.
+"""
+
+import argparse
+import asyncio
+import base64
+import contextlib
+import json
+import os
+import signal
+import struct
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from loadtest.stub_answer import Answer, Call, held_back
+from loadtest.stub_http import Exchange, StubServer
+from loadtest.stub_script import Behaviour, marked_script
+
+MODEL_NAMES = ("stub", "stub-embedder")
+
+
+class ModelStub:
+    """The server's state, shared by its calls. ``base_url`` ends in ``/v1``."""
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+        self.behaviour = Behaviour()
+        self.by_model: dict[str, Behaviour] = {}
+        self._gate = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._embedder: Any = None
+        self._server: StubServer | None = None
+
+    @property
+    def url(self) -> str:
+        assert self._server is not None
+        return f"http://127.0.0.1:{self._server.port}"
+
+    @property
+    def base_url(self) -> str:
+        return f"{self.url}/v1"
+
+    @property
+    def accepted(self) -> int:
+        """Connections accepted so far."""
+        assert self._server is not None
+        return self._server.accepted
+
+    def script(self, **script: Any) -> None:
+        """Sets the default behaviour; what isn't named is as in ``Behaviour()``."""
+        self.behaviour = Behaviour().changed(script)
+
+    def open_gate(self) -> None:
+        self._gate.set()
+
+    async def until(self, condition: Callable[["ModelStub"], bool]) -> None:
+        """Returns once the condition holds; looks at every change of the log."""
+        while not condition(self):
+            self._changed.clear()
+            await self._changed.wait()
+
+    def note(self) -> None:
+        """Tells those in ``until`` that the log has changed."""
+        self._changed.set()
+
+    async def start(self, port: int = 0) -> None:
+        self._server = await StubServer.listen(self._answer, port)
+
+    async def close(self) -> None:
+        if self._server is not None:
+            await self._server.close()
+
+    async def _answer(self, exchange: Exchange) -> None:
+        url = urlsplit(exchange.target)
+        query = {name: values[-1] for name, values in parse_qs(url.query).items()}
+        try:
+            match exchange.method, url.path:
+                case "POST", "/v1/chat/completions":
+                    await self._chat(exchange)
+                case "POST", "/v1/embeddings":
+                    await self._embeddings(exchange)
+                case "GET", "/v1/models":
+                    models = [{"id": name, "object": "model", "owned_by": "stub"} for name in MODEL_NAMES]
+                    exchange.answer_json(200, {"object": "list", "data": models})
+                case "GET", "/healthz":
+                    exchange.answer_json(200, {"status": "ok"})
+                case _:
+                    await self._control(exchange, url.path, query)
+        except ValueError as error:
+            exchange.answer_json(400, {"error": {"message": str(error), "code": "bad_stub_request"}})
+
+    async def _control(self, exchange: Exchange, path: str, query: dict[str, str]) -> None:
+        match exchange.method, path:
+            case "GET", "/_log":
+                await self._wait_for_log(query)
+                exchange.answer_json(200, [asdict(call) for call in self.calls])
+            case "POST", "/_script":
+                behaviour = Behaviour().changed(json.loads(exchange.body))
+                if "model" in query:
+                    self.by_model[query["model"]] = behaviour
+                else:
+                    self.behaviour = behaviour
+                exchange.answer_json(200, {})
+            case "POST", "/_gate":
+                self.open_gate()
+                exchange.answer_json(200, {})
+            case "POST", "/_reset":
+                self.calls, self.behaviour, self.by_model = [], Behaviour(), {}
+                self._gate.clear()
+                exchange.answer_json(200, {})
+            case _:
+                exchange.answer_json(404, {"error": {"message": "no such path", "code": "not_found"}})
+
+    async def _wait_for_log(self, query: dict[str, str]) -> None:
+        started, closed = int(query.get("started", 0)), int(query.get("closed", 0))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(float(query.get("timeout_ms", 5000)) / 1000):
+                await self.until(
+                    lambda stub: (
+                        len(stub.calls) >= started
+                        and sum(call.closed_at is not None for call in stub.calls) >= closed
+                    )
+                )
+
+    def _begin(self, kind: str, exchange: Exchange, request: dict[str, Any]) -> Call:
+        call = Call(len(self.calls) + 1, kind, str(request.get("model", "")), time.monotonic())
+        call.authorization = exchange.headers.get("authorization")
+
+        def gone() -> None:
+            call.closed("client_gone")
+            self.note()
+
+        exchange.on_gone = gone
+        self.calls.append(call)
+        self.note()
+        return call
+
+    async def _chat(self, exchange: Exchange) -> None:
+        request = _request(exchange)
+        message = _user_message(request)
+        call = self._begin("chat", exchange, request)
+        call.user_message = message
+        behaviour = self.by_model.get(call.model, self.behaviour).changed(marked_script(message))
+        exchange.ignore_close = behaviour.ignore_close
+        answer = Answer(exchange, call, behaviour, request, note=self.note, gate=self._gate.wait)
+        try:
+            reason = await (answer.stream() if request.get("stream") else answer.whole())
+            call.closed(reason)
+        finally:
+            self.note()
+
+    async def _embeddings(self, exchange: Exchange) -> None:
+        request = _request(exchange)
+        call = self._begin("embeddings", exchange, request)
+        behaviour = self.by_model.get(call.model, Behaviour())
+        exchange.ignore_close = behaviour.ignore_close
+        try:
+            if await held_back(exchange, call, behaviour):
+                texts = [request["input"]] if isinstance(request["input"], str) else request["input"]
+                rows = await self._vectors(texts)
+                exchange.answer_json(200, _embedding_list(rows, request))
+                call.closed("finished")
+        finally:
+            self.note()
+
+    async def _vectors(self, texts: list[str]) -> list[tuple[float, ...]]:
+        # loads a model of 33 MB: only for those who ask for vectors
+        from gateway.adapters.embedded import BundledEmbedder
+        from gateway.context import Deadline
+
+        if self._embedder is None:
+            self._embedder = await BundledEmbedder.load()
+        vectors: list[tuple[float, ...]] = await self._embedder.embed(texts, Deadline.after(60_000))
+        return vectors
+
+
+def _request(exchange: Exchange) -> dict[str, Any]:
+    request = json.loads(exchange.body)
+    if not isinstance(request, dict):
+        raise ValueError("the body is a JSON object")
+    return request
+
+
+def _user_message(request: dict[str, Any]) -> str:
+    for message in reversed(request.get("messages") or []):
+        if message.get("role") == "user":
+            content = message.get("content")
+            return content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+    return ""
+
+
+def _embedding_list(rows: Iterable[tuple[float, ...]], request: dict[str, Any]) -> dict[str, Any]:
+    plain = request.get("encoding_format") != "base64"
+    items = []
+    for index, row in enumerate(rows):
+        packed = base64.b64encode(struct.pack(f"<{len(row)}f", *row)).decode()
+        items.append({"object": "embedding", "index": index, "embedding": list(row) if plain else packed})
+    usage = {"prompt_tokens": 0, "total_tokens": 0}
+    return {"object": "list", "data": items, "model": request.get("model"), "usage": usage}
+
+
+@contextlib.asynccontextmanager
+async def serve_stub(**script: Any) -> AsyncIterator[ModelStub]:
+    """A stub on a free loopback port in the running loop, with this default behaviour."""
+    stub = ModelStub()
+    stub.script(**script)
+    await stub.start()
+    try:
+        yield stub
+    finally:
+        await stub.close()
+
+
+async def _run(port: int, ready_file: Path | None) -> None:
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    stub = ModelStub()
+    await stub.start(port)
+    print(json.dumps({"base_url": stub.base_url}), flush=True)
+    if ready_file is not None:
+        part = ready_file.with_name(ready_file.name + ".part")
+        part.write_text(json.dumps({"base_url": stub.base_url, "pid": os.getpid()}))
+        part.replace(ready_file)
+    await stopped.wait()
+    await stub.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--ready-file", type=Path)
+    options = parser.parse_args()
+    asyncio.run(_run(options.port, options.ready_file))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,288 @@
+"""Contract of VersionStore: building versions, where vectors lie, listing and deleting documents."""
+
+import pytest
+
+from gateway.access.authorizer import DocumentRef
+from gateway.access.classes import Acl
+from gateway.errors import IllegalTransition, NotFound
+from gateway.ingest.catalog import DocumentRecord, VectorPlace, VersionJob
+from gateway.ingest.task import TaskClaim, TaskState
+from gateway.release.model import VERSION_TRANSITIONS, VersionState
+from tests.contract.catalog_world import CONFIG, HOSTILE_NAMES, SPACE, World, built, upload
+
+#: how a version gets into each state by legal steps
+PATHS: dict[VersionState, tuple[VersionState, ...]] = {
+    VersionState.PENDING: (),
+    VersionState.BUILDING: (VersionState.BUILDING,),
+    VersionState.VALIDATING: (VersionState.BUILDING, VersionState.VALIDATING),
+    VersionState.READY: (VersionState.BUILDING, VersionState.VALIDATING, VersionState.READY),
+    VersionState.FAILED: (VersionState.FAILED,),
+}
+
+
+async def _claimed(world: World) -> tuple[TaskClaim, DocumentRef]:
+    accepted = await world.accept(upload("a"))
+    return await world.claim(), DocumentRef(accepted.documents[0].document_id, 1)
+
+
+async def _move(world: World, claim: TaskClaim, ref: DocumentRef, state: VersionState) -> None:
+    if state is VersionState.READY:
+        await world.catalog.complete_version(claim, built(ref, "passage"))
+    elif state is VersionState.FAILED:
+        await world.catalog.fail_version(claim, ref, "blank", "no text was found")
+    else:
+        await world.catalog.advance_version(claim, ref, state)
+
+
+async def _state(world: World, ref: DocumentRef) -> VersionState:
+    record = await world.catalog.document("acme", ref.document_id)
+    assert record is not None
+    return record.state
+
+
+async def test_open_versions_are_handed_out_in_order_of_acceptance(world: World) -> None:
+    """With everything a worker needs to build them."""
+    accepted = await world.accept(upload("b", "one"), upload("a", "two"))
+    jobs = await world.catalog.unfinished_versions(await world.claim())
+    assert jobs == [
+        VersionJob(
+            ref=DocumentRef(document.document_id, 1),
+            source=new.source,
+            media_type="text/plain",
+            original_key=new.original_key,
+            state=VersionState.PENDING,
+        )
+        for document, new in zip(accepted.documents, (upload("b", "one"), upload("a", "two")), strict=True)
+    ]
+
+
+async def test_built_and_failed_versions_are_not_handed_out(world: World) -> None:
+    """Only what is left."""
+    await world.accept(upload("a"), upload("b"), upload("c"))
+    claim = await world.claim()
+    ready, failed, left = [job.ref for job in await world.catalog.unfinished_versions(claim)]
+    for state in PATHS[VersionState.READY]:
+        await _move(world, claim, ready, state)
+    await _move(world, claim, failed, VersionState.FAILED)
+    assert [job.ref for job in await world.catalog.unfinished_versions(claim)] == [left]
+
+
+@pytest.mark.parametrize("state", [VersionState.BUILDING, VersionState.VALIDATING])
+async def test_half_built_versions_are_handed_out_again_after_a_takeover(
+    world: World, state: VersionState
+) -> None:
+    """And may be advanced to where they are, so that the new worker can begin there."""
+    claim, ref = await _claimed(world)
+    for step in PATHS[state]:
+        await _move(world, claim, ref, step)
+    world.clock.advance(30)
+    taken = await world.claim()
+    [job] = await world.catalog.unfinished_versions(taken)
+    assert (job.ref, job.state) == (ref, state)
+    await world.catalog.advance_version(taken, ref, state)
+    await world.catalog.advance_version(taken, ref, VersionState.VALIDATING)
+    await world.catalog.complete_version(taken, built(ref, "passage"))
+    assert await _state(world, ref) is VersionState.READY
+
+
+@pytest.mark.parametrize("after", list(VersionState))
+@pytest.mark.parametrize("before", list(VersionState))
+async def test_versions_move_only_as_the_table_allows(
+    world: World, before: VersionState, after: VersionState
+) -> None:
+    """Staying is a replay and changes nothing; every other illegal step raises and changes nothing."""
+    claim, ref = await _claimed(world)
+    for step in PATHS[before]:
+        await _move(world, claim, ref, step)
+    if after in VERSION_TRANSITIONS[before]:
+        await _move(world, claim, ref, after)
+        assert await _state(world, ref) is after
+        return
+    task = await world.catalog.task("acme", claim.task_id)
+    if after is before:
+        await _move(world, claim, ref, after)
+    else:
+        with pytest.raises(IllegalTransition):
+            await _move(world, claim, ref, after)
+    assert await _state(world, ref) is before
+    assert await world.catalog.task("acme", claim.task_id) == task
+
+
+async def test_completing_twice_changes_nothing(world: World) -> None:
+    """The first manifest stays, also when the replay brings another."""
+    claim, ref = await _claimed(world)
+    for state in PATHS[VersionState.VALIDATING]:
+        await _move(world, claim, ref, state)
+    first = built(ref, "one", "two", title="First")
+    await world.catalog.complete_version(claim, first)
+    await world.catalog.complete_version(claim, first)
+    await world.catalog.complete_version(claim, built(ref, "three", title="Second"))
+    plan = await world.catalog.begin_release(claim, SPACE, CONFIG)
+    assert [(d.title, d.manifest) for d in plan.documents] == [("First", first.manifest)]
+
+
+async def test_a_refused_completion_leaves_no_vectors(world: World) -> None:
+    """Manifest, places and READY come together or not at all."""
+    claim, ref = await _claimed(world)
+    places = built(ref, "one").new_vectors
+    with pytest.raises(IllegalTransition):
+        await world.catalog.complete_version(claim, built(ref, "one"))
+    assert await world.catalog.vector_places(SPACE.space_id, list(places)) == {}
+    assert await _state(world, ref) is VersionState.PENDING
+
+
+async def test_failing_twice_keeps_the_first_reason(world: World) -> None:
+    """It is shown on the task and on the document, for a person."""
+    claim, ref = await _claimed(world)
+    await world.catalog.fail_version(claim, ref, "blank", "no text was found in it")
+    await world.catalog.fail_version(claim, ref, "corrupt", "another reason")
+    task = await world.catalog.task("acme", claim.task_id)
+    record = await world.catalog.document("acme", ref.document_id)
+    assert task is not None
+    assert record is not None
+    assert task.documents[0].state == "FAILED"
+    for error in (task.documents[0].error, record.error):
+        assert error is not None
+        assert "no text was found in it" in error
+        assert "another reason" not in error
+
+
+async def test_a_claim_reaches_only_the_versions_of_its_own_task(world: World) -> None:
+    """Others look missing: another task's, another knowledge base's, another tenant's, nobody's."""
+    others = [
+        *await world.import_ready(upload("b")),
+        *await world.import_ready(upload("b"), kb="wiki"),
+        *await world.import_ready(upload("b"), tenant="globex"),
+        DocumentRef("no-such-id", 1),
+    ]
+    claim, ref = await _claimed(world)
+    for other in [*others, DocumentRef(ref.document_id, 2)]:
+        with pytest.raises(NotFound):
+            await world.catalog.advance_version(claim, other, VersionState.BUILDING)
+        with pytest.raises(NotFound):
+            await world.catalog.complete_version(claim, built(other, "forged"))
+        with pytest.raises(NotFound):
+            await world.catalog.fail_version(claim, other, "forged", "forged")
+    forged = built(ref, "forged").new_vectors
+    assert await world.catalog.vector_places(SPACE.space_id, list(forged)) == {}
+
+
+async def test_vectors_are_found_by_space_and_text(world: World) -> None:
+    """Unknown texts are missing keys; another space never answers, whatever its dimension."""
+    [ref] = await world.import_ready(upload("a"))
+    accepted = await world.accept(upload("b"))
+    claim = await world.claim()
+    other = DocumentRef(accepted.documents[0].document_id, 1)
+    for state in PATHS[VersionState.VALIDATING]:
+        await world.catalog.advance_version(claim, other, state)
+    version = built(other, "one", "two")
+    await world.catalog.complete_version(claim, version)
+    one, two = version.new_vectors
+    assert await world.catalog.vector_places(SPACE.space_id, [one, "unknown", two, one]) == {
+        one: VectorPlace(f"vectors/{other.document_id}/1", 0),
+        two: VectorPlace(f"vectors/{other.document_id}/1", 1),
+    }
+    assert await world.catalog.vector_places("another-space", [one, two]) == {}
+    assert await world.catalog.vector_places(SPACE.space_id, []) == {}
+    assert ref != other
+
+
+async def test_many_vectors_are_found_at_once(world: World) -> None:
+    """More texts than any statement has parameters to spare."""
+    claim, ref = await _claimed(world)
+    for state in PATHS[VersionState.VALIDATING]:
+        await world.catalog.advance_version(claim, ref, state)
+    version = built(ref, *(f"text {n}" for n in range(2500)))
+    await world.catalog.complete_version(claim, version)
+    unknown = [f"unknown-{n}" for n in range(40_000)]
+    found = await world.catalog.vector_places(SPACE.space_id, [*unknown, *version.new_vectors])
+    assert found == version.new_vectors
+
+
+async def test_documents_are_listed_by_source_with_their_newest_version(world: World) -> None:
+    """Each knowledge base of each tenant for itself."""
+    await world.import_ready(upload("b"), upload("a", "one"))
+    await world.import_ready(upload("c"), kb="wiki")
+    await world.import_ready(upload("d"), tenant="globex")
+    world.clock.advance(100)
+    await world.accept(upload("a", "two", Acl.parse(["user:ann", "group:hr"], ["user:bob"]), category="faq"))
+    first, second = await world.catalog.documents("acme", "handbook")
+    assert (first.source, first.document_version, first.state) == ("a", 2, VersionState.PENDING)
+    assert (first.allow, first.deny) == (("group:hr", "user:ann"), ("user:bob",))
+    assert (first.category, first.error) == ("faq", None)
+    assert (second.source, second.document_version, second.state) == ("b", 1, VersionState.READY)
+    assert (second.title, second.knowledge_base) == ("A title", "handbook")
+    assert await world.catalog.document("acme", first.document_id) == first
+    assert await world.catalog.document("acme", second.document_id) == second
+
+
+async def test_an_unknown_or_foreign_knowledge_base_has_no_documents(world: World) -> None:
+    """They look alike."""
+    await world.accept(upload("a"))
+    assert await world.catalog.documents("globex", "handbook") == []
+    assert await world.catalog.documents("acme", "wiki") == []
+
+
+async def test_a_foreign_document_looks_missing(world: World) -> None:
+    """To read and to delete."""
+    [ref] = await world.import_ready(upload("a"))
+    epochs = [await world.epoch(tenant) for tenant in ("acme", "globex")]
+    assert await world.catalog.document("globex", ref.document_id) is None
+    assert await world.catalog.document("acme", "no-such-id") is None
+    assert not await world.catalog.delete_document("globex", ref.document_id)
+    assert not await world.catalog.delete_document("acme", "no-such-id")
+    assert await world.catalog.document("acme", ref.document_id) is not None
+    assert [await world.epoch(tenant) for tenant in ("acme", "globex")] == epochs
+
+
+async def test_a_deleted_document_is_gone_and_the_epoch_rises(world: World) -> None:
+    """Deleting again finds nothing and bumps nothing; other tenants notice nothing."""
+    [ref] = await world.import_ready(upload("a"))
+    before, foreign = await world.epoch(), await world.epoch("globex")
+    assert await world.catalog.delete_document("acme", ref.document_id)
+    assert await world.epoch() == before + 1
+    assert await world.catalog.document("acme", ref.document_id) is None
+    assert await world.catalog.documents("acme", "handbook") == []
+    assert not await world.catalog.delete_document("acme", ref.document_id)
+    assert (await world.epoch(), await world.epoch("globex")) == (before + 1, foreign)
+
+
+async def test_a_version_in_the_making_does_not_outlive_its_deleted_document(world: World) -> None:
+    """Its task may end as it likes; the document stays gone."""
+    claim, ref = await _claimed(world)
+    await world.catalog.delete_document("acme", ref.document_id)
+    await world.build_versions(claim)
+    await world.catalog.finish(claim, TaskState.SUCCEEDED)
+    assert await world.catalog.document("acme", ref.document_id) is None
+    await world.accept(upload("a", "a new text"))
+    assert (await world.catalog.begin_release(await world.claim(), SPACE, CONFIG)).documents == ()
+
+
+@pytest.mark.parametrize("name", HOSTILE_NAMES, ids=lambda name: ascii(name[:12]))
+async def test_hostile_names_are_stored_and_found_literally(world: World, name: str) -> None:
+    """As knowledge base, source, title, error and id."""
+    await world.accept(upload("plain"))
+    accepted = await world.accept(upload(name), upload("plain"), kb=name)
+    assert await world.claim()
+    claim = await world.claim()
+    ref, other = (DocumentRef(d.document_id, 1) for d in accepted.documents)
+    for state in PATHS[VersionState.VALIDATING]:
+        await world.catalog.advance_version(claim, ref, state)
+    await world.catalog.complete_version(claim, built(ref, "text", title=name))
+    await world.catalog.fail_version(claim, other, "corrupt", name)
+    records = {record.source: record for record in await world.catalog.documents("acme", name)}
+    assert set(records) == {name, "plain"}
+    assert (records[name].title, records[name].knowledge_base) == (name, name)
+    assert name in str(records["plain"].error)
+    assert await world.catalog.document("acme", name) is None
+    assert not await world.catalog.delete_document("acme", name)
+    assert await world.catalog.vector_places(name, [name]) == {}
+
+
+async def test_a_record_does_not_follow_later_changes(world: World) -> None:
+    """What was read is a snapshot."""
+    [ref] = await world.import_ready(upload("a"))
+    record = await world.catalog.document("acme", ref.document_id)
+    assert isinstance(record, DocumentRecord)
+    await world.accept(upload("a", "newer"))
+    assert (record.document_version, record.state) == (1, VersionState.READY)

@@ -1,0 +1,135 @@
+"""The object store's contract, over the in-memory twin and over a local folder."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from gateway.adapters.memory.objects import MemoryObjects
+from gateway.adapters.objects import open_objects, stored_path
+from gateway.errors import InvalidField, NotFound, ObjectStoreUnavailable
+from gateway.ingest.catalog import ObjectStore
+
+KEYS = [
+    "originals/tenant/ab12.md",
+    "a b/C#.md",
+    "c#1",
+    "100%/a%20b=20",
+    "知识/🦊.pdf",
+    "CON:*?<>|",
+    "...",
+    "-rf",
+    'quote"\n',
+]
+BAD_KEYS = [
+    "",
+    "/etc/passwd",
+    "../outside",
+    "a/../../outside",
+    "a/..",
+    "./a",
+    "a//b",
+    "a/",
+    "a\0b",
+    "a\\..\\b",
+    "a\ud800",
+    "k" * 5000,
+]
+
+
+@pytest.fixture(params=["memory", "folder"])
+def objects(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
+    """An empty store."""
+    return MemoryObjects() if request.param == "memory" else open_objects(tmp_path / "objects")
+
+
+@pytest.mark.parametrize("key", KEYS)
+async def test_what_is_put_is_got(objects: ObjectStore, key: str) -> None:
+    """Whole and unchanged, also when empty, and the newest content wins."""
+    for content in (b"", bytes(range(256)) * 1000, b"short"):
+        await objects.put(key, content)
+        assert await objects.get(key) == content
+    assert await objects.exists(key)
+
+
+async def test_keys_that_look_alike_are_apart(objects: ObjectStore) -> None:
+    """No encoding makes one of two keys."""
+    keys = ["a b", "a=20b", "a%20b", "a_b", "a/b", "a=2fb"]
+    for key in keys:
+        await objects.put(key, key.encode())
+    assert [await objects.get(key) for key in keys] == [key.encode() for key in keys]
+
+
+async def test_a_missing_object_is_not_found(objects: ObjectStore) -> None:
+    """Get raises, exists says no, delete is fine; a folder of objects is no object."""
+    await objects.put("folder/object", b"x")
+    for key in ("missing", "folder", "folder/other"):
+        assert not await objects.exists(key)
+        with pytest.raises(NotFound):
+            await objects.get(key)
+    await objects.delete("missing")
+    await objects.delete("folder/object")
+    assert not await objects.exists("folder/object")
+
+
+@pytest.mark.parametrize("key", BAD_KEYS)
+async def test_a_key_that_leads_elsewhere_is_refused(objects: ObjectStore, key: str) -> None:
+    """By every method, before anything is touched."""
+    with pytest.raises(InvalidField):
+        await objects.put(key, b"x")
+    with pytest.raises(InvalidField):
+        await objects.get(key)
+    with pytest.raises(InvalidField):
+        await objects.exists(key)
+    with pytest.raises(InvalidField):
+        await objects.delete(key)
+
+
+async def test_a_reader_sees_one_whole_content(objects: ObjectStore) -> None:
+    """While two writers replace an object, every read is all of one or all of the other."""
+    contents = [bytes([i]) * 300_000 for i in (1, 2)]
+    await objects.put("contested", contents[0])
+
+    async def write(content: bytes) -> None:
+        for _ in range(15):
+            await objects.put("contested", content)
+
+    writers = [asyncio.create_task(write(content)) for content in contents]
+    while not all(writer.done() for writer in writers):
+        assert await objects.get("contested") in contents
+    await asyncio.gather(*writers)
+
+
+def test_no_key_leaves_the_folder() -> None:
+    """Stored paths are relative, plain and without dot segments."""
+    for key in KEYS:
+        path = stored_path(key)
+        assert path.isascii()
+        assert not {"", ".", ".."} & set(path.split("/"))
+
+
+async def test_objects_lie_in_the_folder_under_readable_names(tmp_path: Path) -> None:
+    """An operator finds an original by its key; a second opening finds all of it."""
+    await open_objects(tmp_path).put("originals/a/b.md", b"text")
+    assert (tmp_path / "originals" / "a" / "b.md").read_bytes() == b"text"
+    assert await open_objects(str(tmp_path)).get("originals/a/b.md") == b"text"
+
+
+async def test_a_disk_that_refuses_is_unavailable(tmp_path: Path) -> None:
+    """A file where a folder should be: writing fails as ObjectStoreUnavailable, not as a vendor's error."""
+    objects = open_objects(tmp_path)
+    await objects.put("taken", b"x")
+    with pytest.raises(ObjectStoreUnavailable):
+        await objects.put("taken/below", b"x")
+    with pytest.raises(ObjectStoreUnavailable):
+        open_objects(tmp_path / "taken" / "folder")
+    with pytest.raises(ObjectStoreUnavailable):
+        open_objects("nonsense://bucket")
+
+
+async def test_the_twin_can_be_unavailable() -> None:
+    """As a caller would meet it."""
+    objects = MemoryObjects()
+    objects.available = False
+    with pytest.raises(ObjectStoreUnavailable):
+        await objects.get("key")

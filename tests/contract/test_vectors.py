@@ -1,0 +1,434 @@
+"""The vector store's contract, over the in-memory twin and over a real Milvus Lite child."""
+
+import math
+import random
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+from itertools import count
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gateway.adapters.memory.vectors import MemoryVectors
+from gateway.adapters.milvus import MilvusStore
+from gateway.adapters.milvus_lite import LiteChild
+from gateway.context import Deadline
+from gateway.errors import (
+    DeadlineExceeded,
+    EmbeddingSpaceMismatch,
+    InvalidField,
+    InvariantViolated,
+    UnscopedAccess,
+    VectorStoreUnavailable,
+)
+from gateway.release.model import EmbeddingSpace
+from gateway.retrieval.store import Row
+from tests.contract.vector_world import (
+    EAST,
+    HOSTILE,
+    NOW,
+    REFUSED,
+    SPACE,
+    Store,
+    chunk,
+    fill,
+    query,
+    row,
+    seen,
+    soon,
+    without_classes,
+)
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+_numbers = count()
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def lite(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[MilvusStore]:
+    """One child for all tests of this module."""
+    child = LiteChild(tmp_path_factory.mktemp("vectors"))
+    await child.start()
+    # batches of two, so that a write of several rows is several calls
+    store = MilvusStore(child.endpoint, batch_rows=2)
+    try:
+        await store.prepare(SPACE)
+        yield store
+    finally:
+        await store.aclose()
+        await child.aclose()
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def memory() -> MemoryVectors:
+    """The twin."""
+    store = MemoryVectors()
+    await store.prepare(SPACE)
+    return store
+
+
+@pytest.fixture(params=["memory", "lite"])
+def store(request: pytest.FixtureRequest) -> Any:
+    """Each test runs over both."""
+    return request.getfixturevalue(request.param)
+
+
+@pytest.fixture
+def revision() -> str:
+    """A revision nobody else uses."""
+    return f"revision {next(_numbers)}"
+
+
+async def test_a_hit_carries_the_whole_chunk_as_it_was_written(store: Store, revision: str) -> None:
+    """Every field comes back, content and risk markers included."""
+    written = row(kb_revision=revision, author="Ann", category="faq")
+    await fill(store, revision, written)
+    asked = query(revision=revision)
+    [near] = await store.dense(asked, EAST, 5, soon())
+    [worded] = await store.lexical(asked, ("common",), 5, soon())
+    [fetched] = await store.fetch(asked, ["one"], soon())
+    assert near.chunk == worded.chunk == fetched == written.chunk
+
+
+async def test_a_chunk_without_risk_markers_comes_back_without_any(store: Store, revision: str) -> None:
+    """No marker is no marker, and not one empty marker."""
+    await fill(store, revision, row(kb_revision=revision, risk=()))
+    [fetched] = await store.fetch(query(revision=revision), ["one"], soon())
+    assert fetched.risk == ()
+
+
+async def test_dense_scores_are_cosines_and_the_nearest_is_first(store: Store, revision: str) -> None:
+    """Equal directions score 1, orthogonal ones 0, opposite ones -1; length means nothing."""
+    await fill(
+        store,
+        revision,
+        row("opposite", (-1.0, 0.0, 0.0), kb_revision=revision),
+        row("orthogonal", (0.0, 1.0, 0.0), kb_revision=revision),
+        row("same", (5.0, 0.0, 0.0), kb_revision=revision),
+        row("between", (1.0, 1.0, 0.0), kb_revision=revision),
+    )
+    hits = await store.dense(query(revision=revision), EAST, 10, soon())
+    assert [hit.chunk.chunk_id for hit in hits] == ["same", "between", "orthogonal", "opposite"]
+    assert [hit.score for hit in hits] == pytest.approx([1, math.sqrt(0.5), 0, -1], abs=1e-6)
+    assert all(-1 <= hit.score <= 1 for hit in hits)
+    assert len(await store.dense(query(revision=revision), EAST, 2, soon())) == 2
+    assert await store.dense(query(revision=revision), EAST, 0, soon()) == []
+
+
+async def test_lexical_scores_are_positive_and_the_best_is_first(store: Store, revision: str) -> None:
+    """More and rarer asked terms rank higher; passages without any are no hits."""
+    await fill(
+        store,
+        revision,
+        row("both", terms=("reset", "password", "now"), kb_revision=revision),
+        row("one", terms=("reset", "router", "now"), kb_revision=revision),
+        row("none", terms=("holiday", "calendar", "now"), kb_revision=revision),
+    )
+    hits = await store.lexical(query(revision=revision), ("reset", "password"), 10, soon())
+    assert [hit.chunk.chunk_id for hit in hits] == ["both", "one"]
+    assert all(hit.score > 0 for hit in hits)
+
+
+async def test_no_terms_find_nothing(store: Store, revision: str) -> None:
+    """An empty question has no lexical hits, on a filled revision too."""
+    await fill(store, revision, row(kb_revision=revision))
+    assert await store.lexical(query(revision=revision), (), 10, soon()) == []
+    assert await store.lexical(query(revision=revision), ("absent",), 10, soon()) == []
+
+
+@pytest.mark.parametrize(
+    ("term", "other"),
+    [
+        ("err_timeout", "timeout"),
+        ("v1.2.3", "2"),
+        ("payment-service", "service"),
+        ("知识", "识库"),
+        ("é", "e"),
+        ("xe79fa5", "知"),
+        ("x" * 500, "x" * 501),
+    ],
+)
+async def test_a_term_is_matched_whole(store: Store, revision: str, term: str, other: str) -> None:
+    """The store's analyzer neither splits a term nor mistakes one for another."""
+    await fill(
+        store,
+        revision,
+        row("this", terms=(term,), kb_revision=revision),
+        row("that", terms=(other,), kb_revision=revision),
+    )
+    hits = await store.lexical(query(revision=revision), (term,), 10, soon())
+    assert [hit.chunk.chunk_id for hit in hits] == ["this"]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"tenant": "other"},
+        {"kb": "other"},
+        {"classes": (2, 3)},
+        {"at": 499},
+        {"at": 1500},
+        {"category": "manual"},
+        {"category": ""},
+        {"space": replace(SPACE, space_id="contract_3")},
+    ],
+    ids=["tenant", "kb", "class", "too early", "at the end", "category", "empty category", "space"],
+)
+async def test_each_clause_alone_hides_a_row(store: Store, revision: str, changed: dict[str, Any]) -> None:
+    """The unchanged query sees the row by all three routes; one changed clause hides it from all."""
+    await fill(
+        store,
+        revision,
+        row(kb_revision=revision, category="faq", valid_from=500, valid_until=1500),
+    )
+    assert query(**changed).release.collection == SPACE.collection
+    for visible in ({}, {"category": "faq"}, {"at": 500}, {"at": 1499}, {"classes": (1, 9)}):
+        asked = query(revision=revision, **visible)
+        assert await seen(store, asked, ["one"]) == [{"one"}] * 3
+    assert await seen(store, query(revision=revision, **changed), ["one"]) == [set()] * 3
+
+
+async def test_revisions_of_one_collection_do_not_see_each_other(store: Store, revision: str) -> None:
+    """The same chunk in two revisions is two rows, and each query sees its own."""
+    second = revision + " second"
+    await fill(store, revision, row(kb_revision=revision, content="old"))
+    await fill(store, second, row(kb_revision=second, content="new"), row("more", kb_revision=second))
+    [old] = await store.fetch(query(revision=revision), ["one", "more"], soon())
+    assert old.content == "old"
+    assert await seen(store, query(revision=revision), ["one", "more"]) == [{"one"}] * 3
+    assert await seen(store, query(revision=second), ["one", "more"]) == [{"one", "more"}] * 3
+
+
+async def test_dropping_a_revision_leaves_the_others(store: Store, revision: str) -> None:
+    """Dropped rows are gone, the neighbour's stay, and reading what is gone is an error."""
+    second = revision + " second"
+    await fill(store, revision, row(kb_revision=revision))
+    await fill(store, second, row(kb_revision=second))
+    assert await seen(store, query(revision=second), ["one"]) == [{"one"}] * 3
+    await store.drop(SPACE, second)
+    await store.drop(SPACE, second)
+    assert await seen(store, query(revision=revision), ["one"]) == [{"one"}] * 3
+    assert (await store.count(SPACE, revision), await store.count(SPACE, second)) == (1, 0)
+    with pytest.raises(VectorStoreUnavailable):
+        await store.dense(query(revision=second), EAST, 1, soon())
+
+
+async def test_a_missing_revision_is_an_error_and_an_empty_one_is_not(store: Store, revision: str) -> None:
+    """Nothing found and nothing there are told apart, by every route."""
+    asked = query(revision=revision)
+    for read in (
+        store.dense(asked, EAST, 1, soon()),
+        store.lexical(asked, ("common",), 1, soon()),
+        store.fetch(asked, ["one"], soon()),
+    ):
+        with pytest.raises(VectorStoreUnavailable):
+            await read
+    assert await store.count(SPACE, revision) == 0
+    await store.seal(SPACE, revision)
+    assert await seen(store, asked, ["one"]) == [set()] * 3
+
+
+async def test_a_missing_collection_is_an_error(store: Store) -> None:
+    """A release whose collection is gone can't be answered from."""
+    nowhere = EmbeddingSpace("never/made", "test", 3)
+    with pytest.raises(VectorStoreUnavailable):
+        await store.dense(query(space=nowhere), EAST, 1, soon())
+
+
+async def test_writing_again_replaces_rows(store: Store, revision: str) -> None:
+    """A replay makes no duplicates, before and after the first seal, and takes the newest text."""
+    rows = [row(f"c{i}", kb_revision=revision, content="first") for i in range(5)]
+    await store.write(SPACE, revision, rows)
+    await fill(store, revision, *rows)
+    await fill(store, revision, *(Row(replace(r.chunk, content="second"), EAST, ("common",)) for r in rows))
+    assert await store.count(SPACE, revision) == 5
+    hits = await store.dense(query(revision=revision), EAST, 100, soon())
+    assert sorted(hit.chunk.chunk_id for hit in hits) == [f"c{i}" for i in range(5)]
+    assert {hit.chunk.content for hit in hits} == {"second"}
+
+
+@pytest.mark.parametrize(
+    "stray",
+    [
+        row("stray", kb_revision="elsewhere"),
+        row("stray", embedding_space_id="contract_3"),
+        row("stray", (1.0, 0.0)),
+        row("stray", (1.0, 0.0, math.nan)),
+    ],
+    ids=["revision", "space", "dimension", "not a number"],
+)
+async def test_a_write_with_one_stray_row_writes_nothing(store: Store, revision: str, stray: Row) -> None:
+    """The last of six rows is wrong: none is written, here or where the stray one belongs."""
+    await fill(store, revision, row(kb_revision=revision))
+    if stray.chunk.kb_revision == "r1":
+        stray = replace(stray, chunk=replace(chunk("stray", kb_revision=revision)))
+        if len(stray.vector) == 3 and math.isfinite(sum(stray.vector)):
+            stray = row("stray", kb_revision=revision, embedding_space_id="contract_3")
+    rows = [row(f"c{i}", kb_revision=revision) for i in range(5)]
+    with pytest.raises(InvariantViolated):
+        await store.write(SPACE, revision, [*rows, stray])
+    await store.seal(SPACE, revision)
+    assert await store.count(SPACE, revision) == 1
+    assert await store.count(SPACE, "elsewhere") == 0
+
+
+@pytest.mark.parametrize("name", HOSTILE.values(), ids=HOSTILE.keys())
+async def test_hostile_names_match_literally(store: Store, revision: str, name: str) -> None:
+    """As tenant, knowledge base, revision, category and chunk id: itself is found, nothing else is."""
+    revision += name
+    victim = row("victim", kb_revision=revision)
+    own = row(name, kb_revision=revision, tenant_id=name, kb_id=name, category=name)
+    same_tenant = row("same tenant", kb_revision=revision, tenant_id=name)
+    await fill(store, revision, victim, own, same_tenant)
+    names = [name, "victim", "same tenant"]
+    asked = query(tenant=name, kb=name, revision=revision)
+    assert await seen(store, asked, names) == [{name}] * 3
+    assert await seen(store, replace(asked, category=name), names) == [{name}] * 3
+    assert await seen(store, query(revision=revision, category=name), names) == [set()] * 3
+    assert await seen(store, query(tenant=name, revision=revision), names) == [{"same tenant"}] * 3
+    assert await seen(store, query(revision=revision), names) == [{"victim"}] * 3
+
+
+@pytest.mark.parametrize("name", REFUSED.values(), ids=REFUSED.keys())
+@pytest.mark.parametrize("place", ["tenant", "kb", "revision", "category"])
+async def test_names_no_filter_can_match_are_refused(store: Store, place: str, name: str) -> None:
+    """NUL and lone surrogates never reach a store."""
+    asked = query(**{place: name})  # type: ignore[arg-type]  # a keyword by name
+    with pytest.raises(InvalidField):
+        await store.dense(asked, EAST, 1, soon())
+    with pytest.raises(InvalidField):
+        await store.lexical(asked, ("common",), 1, soon())
+    with pytest.raises(InvalidField):
+        await store.fetch(asked, ["one"], soon())
+
+
+@pytest.mark.parametrize("name", REFUSED.values(), ids=REFUSED.keys())
+async def test_chunk_ids_and_rows_no_filter_can_match_are_refused(
+    store: Store, revision: str, name: str
+) -> None:
+    """The same for the ids a caller asks for and for what an import would write."""
+    await store.seal(SPACE, revision)
+    with pytest.raises(InvalidField):
+        await store.fetch(query(revision=revision), ["one", name], soon())
+    with pytest.raises(InvalidField):
+        await store.write(SPACE, revision, [row(kb_revision=revision, category=name)])
+    assert await store.count(SPACE, revision) == 0
+
+
+async def test_a_scope_that_lost_its_classes_reads_nothing(store: Store, revision: str) -> None:
+    """No permitted class is an error before any store is asked, never an unfiltered search."""
+    await fill(store, revision, row(kb_revision=revision))
+    asked = without_classes(query(revision=revision))
+    with pytest.raises(UnscopedAccess):
+        await store.dense(asked, EAST, 1, soon())
+    with pytest.raises(UnscopedAccess):
+        await store.lexical(asked, ("common",), 1, soon())
+    with pytest.raises(UnscopedAccess):
+        await store.fetch(asked, ["one"], soon())
+
+
+async def test_the_most_classes_a_caller_may_have_fit_into_one_search(store: Store, revision: str) -> None:
+    """4,096 permitted classes are one filter."""
+    await fill(
+        store, revision, row(kb_revision=revision), row("hidden", kb_revision=revision, acl_class=9999)
+    )
+    asked = query(revision=revision, classes=range(1, 4097))
+    assert await seen(store, asked, ["one", "hidden"]) == [{"one"}] * 3
+
+
+async def test_a_passed_deadline_is_an_error_at_once(store: Store, revision: str) -> None:
+    """Nothing is searched when no time is left."""
+    await fill(store, revision, row(kb_revision=revision))
+    with pytest.raises(DeadlineExceeded) as raised:
+        await store.dense(query(revision=revision), EAST, 1, Deadline.after(0))
+    assert raised.value.stage == "retrieval"
+
+
+async def test_vectors_of_another_dimension_are_refused(store: Store, revision: str) -> None:
+    """A query vector of another space, and a collection prepared for another one."""
+    await store.seal(SPACE, revision)
+    with pytest.raises(EmbeddingSpaceMismatch):
+        await store.dense(query(revision=revision), (1.0, 0.0), 1, soon())
+    with pytest.raises(EmbeddingSpaceMismatch):
+        await store.prepare(replace(SPACE, dimension=4))
+    assert await store.prepare(SPACE) == SPACE.collection
+
+
+_POOL = [HOSTILE[k] for k in ("injection", "trailing backslash", "newline", "emoji")] + ["t", "k"]
+_names = st.sampled_from(_POOL) | st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def crowd(lite: MilvusStore, memory: MemoryVectors) -> list[Row]:
+    """Rows of many tenants in two shared revisions, the same in both stores."""
+    chance = random.Random(20)
+    rows = []
+    for revision in ("crowd one", "crowd two"):
+        rows += [
+            row(
+                f"c{number}",
+                kb_revision=revision,
+                tenant_id=chance.choice(_POOL),
+                kb_id=chance.choice(_POOL),
+                category=chance.choice(["", *_POOL]),
+                acl_class=chance.randint(0, 4),
+                valid_from=chance.choice([0, NOW, NOW + 1]),
+                valid_until=chance.choice([NOW, NOW + 1, NOW + 100]),
+            )
+            for number in range(150)
+        ]
+    for one in (lite, memory):
+        for revision in ("crowd one", "crowd two"):
+            members = [r for r in rows if r.chunk.kb_revision == revision]
+            await one.write(SPACE, revision, members)
+            await one.seal(SPACE, revision)
+    return rows
+
+
+def _allowed(
+    rows: list[Row], names: dict[str, str], classes: set[int], at: int, category: str | None
+) -> Iterator[str]:
+    for one in (r.chunk for r in rows):
+        inside = all(getattr(one, field) == value for field, value in names.items())
+        valid = one.valid_from <= at < one.valid_until
+        if inside and valid and one.acl_class in classes and category in (None, one.category):
+            yield one.chunk_id
+
+
+@settings(
+    max_examples=30,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(
+    tenant=_names,
+    kb=_names,
+    revision=st.sampled_from(["crowd one", "crowd two"]),
+    classes=st.sets(st.integers(1, 5), min_size=1),
+    at=st.integers(NOW - 1, NOW + 101),
+    category=st.none() | st.just("") | _names,
+)
+async def test_no_scope_ever_sees_a_row_outside_itself(
+    store: Store,
+    crowd: list[Row],
+    tenant: str,
+    kb: str,
+    revision: str,
+    classes: set[int],
+    at: int,
+    category: str | None,
+) -> None:
+    """For any scope, every route finds exactly the rows that the typed parts permit."""
+    asked = query(tenant, kb, revision, classes, at, category)
+    names = {"tenant_id": tenant, "kb_id": kb, "kb_revision": revision}
+    if any("\0" in value for value in (tenant, kb, category or "")):
+        with pytest.raises(InvalidField):
+            await seen(store, asked, ["c1"])
+        return
+    expected = set(_allowed(crowd, names, classes, at, category))
+    assert await seen(store, asked, [r.chunk.chunk_id for r in crowd]) == [expected] * 3

