@@ -204,7 +204,10 @@ class LiteChild:
             if await process.wait() == _EXIT_IN_USE:
                 raise _FolderInUse()
             raise VectorStoreUnavailable("the vector store did not start")
-        return int(json.loads(line)["port"])
+        try:
+            return int(json.loads(line)["port"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise VectorStoreUnavailable("the vector store reported no port") from error
 
     @contextlib.asynccontextmanager
     async def _error_file(self) -> AsyncIterator[int]:

@@ -176,6 +176,7 @@ def main() -> int:
         server, port = _serve(store, secret, options.workers)
         sys.stdout.write(json.dumps({"port": port}) + "\n")
         sys.stdout.flush()
+        os.dup2(2, 1)  # nobody reads the pipe from here on, and a full one would stop us
         stop.get()
         server.stop(grace=1).wait(timeout=_CLOSE_CAP_S)
     return 0

@@ -3,6 +3,7 @@
 No split loses or repeats a character that isn't white space; only fence lines are repeated, on purpose.
 """
 
+import functools
 import re
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -10,6 +11,10 @@ from itertools import pairwise
 # CJK characters cost a token each; letters of other scripts about one token for six, digits for three.
 _CJK = r"\u2e80-\u9fff\uf900-\ufaff\uac00-\ud7af\uff00-\uffef"
 _TOKEN = re.compile(rf"[^\W\d_{_CJK}]{{1,6}}|\d{{1,3}}|[^\s]|\s{{8,32}}")
+_ASCII_TOKEN = re.compile(r"[A-Za-z]{1,6}|\d{1,3}|[^\s]|\s{8,32}")  # the same for ASCII, and faster
+# Segments are measured again when they are packed; long texts are measured in slices, to bound memory.
+_REMEMBERED_CHARS = 2000
+_SLICE_CHARS = 65_536
 _PARAGRAPH_END = re.compile(r"\n[^\S\n]*\n\s*")
 _SENTENCE_END = re.compile(
     r"""(?:[。！？；…]+["'”’」』）)\]]*\s*|[.!?]+["'”’)\]]*(?:\s+(?![a-z\s])|(?=[\u4e00-\u9fff]))|\n[^\S\n]*\n\s*)"""
@@ -26,7 +31,14 @@ def estimate_tokens(text: str) -> int:
     Measured against the Llama tokenizer of the bundled embedder: English prose +13 %, JavaScript -6 %,
     Chinese technical prose -23 %. Long runs of white space count too.
     """
-    return sum(1 for _ in _TOKEN.finditer(text))
+    if len(text) <= _REMEMBERED_CHARS:
+        return _count(text)
+    return sum(_count.__wrapped__(text[at : at + _SLICE_CHARS]) for at in range(0, len(text), _SLICE_CHARS))
+
+
+@functools.lru_cache(maxsize=8192)
+def _count(text: str) -> int:
+    return len((_ASCII_TOKEN if text.isascii() else _TOKEN).findall(text))
 
 
 def pack(segments: Iterable[str], goal: int, limit: int) -> list[str]:

@@ -25,7 +25,7 @@ class SessionRegistry:
         self._on_change(len(self._sessions))
         try:
             if self.draining:
-                session.cancel(CloseReason.SHUTTING_DOWN, partial=False)
+                session.cancel(CloseReason.SHUTTING_DOWN)
             yield
         finally:
             del self._sessions[session.request_id]

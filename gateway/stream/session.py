@@ -76,6 +76,7 @@ class Session:
         self._order = StreamOrder()
         self._opening = anyio.Event()
         self._meta_sent = False
+        self._text_written = False
         self._held: list[Releasable] = []
 
     # -- what the pump does ---------------------------------------------------------------------
@@ -99,6 +100,7 @@ class Session:
     async def write(self, text: str) -> None:
         """Sends text; waits while the client is too far behind."""
         if self.close_reason is None:
+            self._text_written = True
             await self._channel.write(text)
 
     def complete(self, done: Done) -> bool:
@@ -109,22 +111,22 @@ class Session:
         self._channel.close(done)
         return True
 
-    def fail(self, error: GatewayError, *, partial: bool) -> bool:
+    def fail(self, error: GatewayError) -> bool:
         """Ends the session with an error: an HTTP status before ``open``, an event after it."""
         reason = CloseReason.FAILED
         if isinstance(error, DeadlineExceeded):
             reason = CloseReason.DEADLINE
         elif isinstance(error, UpstreamFailed):
             reason = CloseReason.UPSTREAM
-        return self._end_with_error(reason, error, partial)
+        return self._end_with_error(reason, error)
 
     # -- what everybody else does ---------------------------------------------------------------
 
-    def cancel(self, reason: CloseReason, *, partial: bool = True) -> bool:
+    def cancel(self, reason: CloseReason) -> bool:
         """The one cancel path. Idempotent: the first caller wins and gets True."""
         kind = CLOSE_ERRORS[reason]
         if kind is not None:
-            return self._end_with_error(reason, kind(), partial)
+            return self._end_with_error(reason, kind())
         if not self._close(reason):
             return False
         self._channel.close(discard=True)
@@ -135,7 +137,7 @@ class Session:
     def revoke(self, event: Revoked, error: GatewayError) -> bool:
         """Ends it with ``revoked``, unread text dropped; before ``open`` with the error."""
         if not self.opened:
-            return self._end_with_error(CloseReason.REVOKED, error, partial=False)
+            return self._end_with_error(CloseReason.REVOKED, error)
         if not self._close(CloseReason.REVOKED):
             return False
         self._channel.close(event, discard=True)
@@ -171,12 +173,12 @@ class Session:
         self.close_reason = reason
         return True
 
-    def _end_with_error(self, reason: CloseReason, error: GatewayError, partial: bool) -> bool:
+    def _end_with_error(self, reason: CloseReason, error: GatewayError) -> bool:
         was_open = self.opened
         if not self._close(reason):
             return False
         if was_open:
-            event = Error(error.code, error.title, error.detail, partial, error.retry_after_ms)
+            event = Error(error.code, error.title, error.detail, self._text_written, error.retry_after_ms)
             self._channel.close(event)
         else:
             self.failure = error

@@ -1,11 +1,14 @@
 """Every contract test on the catalog runs over each implementation of it."""
 
+import asyncio
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from gateway.adapters.memory.catalog import MemoryCatalog
+from gateway.adapters.sql.catalog import open_catalog
 from tests.contract.catalog_world import Catalog, Clock, World
 
 
@@ -15,16 +18,30 @@ def clock() -> Clock:
     return Clock()
 
 
+@pytest.fixture(scope="session")
+def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database as migrations leave it, to copy: migrating takes longer than most tests."""
+    path = tmp_path_factory.mktemp("migrated") / "catalog.sqlite3"
+
+    async def migrate() -> None:
+        async with open_catalog(path):
+            pass
+
+    asyncio.run(migrate())
+    return path
+
+
 @pytest.fixture(params=["memory", "sqlite"])
-async def catalog(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> AsyncIterator[Catalog]:
+async def catalog(
+    request: pytest.FixtureRequest, migrated: Path, tmp_path: Path, clock: Clock
+) -> AsyncIterator[Catalog]:
     """An empty catalog, once in memory and once in a real SQLite file."""
     if request.param == "memory":
         yield MemoryCatalog(clock)
         return
-    # Imported here so that the twin can be tested where the SQL adapter's libraries are missing.
-    from gateway.adapters.sql.catalog import open_catalog
-
-    async with open_catalog(tmp_path / "catalog.sqlite3", clock=clock) as opened:
+    path = tmp_path / "catalog.sqlite3"
+    shutil.copyfile(migrated, path)
+    async with open_catalog(path, clock=clock) as opened:
         yield opened
 
 

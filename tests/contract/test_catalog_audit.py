@@ -68,6 +68,13 @@ async def test_a_kept_entry_does_not_follow_its_details(world: World) -> None:
     assert entry.details == {"chunks": ["a"]}
 
 
+async def test_details_that_are_no_json_are_a_defect(world: World) -> None:
+    """It shows at once, in every implementation, and nothing is kept."""
+    with pytest.raises(TypeError):
+        await world.catalog.append(_record(world, classes=frozenset({1})))
+    assert await world.catalog.entries("acme", 10) == []
+
+
 @pytest.mark.parametrize("name", HOSTILE_NAMES, ids=lambda name: ascii(name[:12]))
 async def test_hostile_names_are_kept_literally(world: World, name: str) -> None:
     """In every field, and as a filter."""

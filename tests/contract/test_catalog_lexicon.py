@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from gateway.context import Deadline
-from gateway.errors import NotFound
+from gateway.errors import DeadlineExceeded, NotFound
 from gateway.ingest.catalog import ClassTerms, ReleasePlan
 from gateway.ingest.task import TaskClaim
 from gateway.release.model import ReleaseState
@@ -68,6 +68,15 @@ async def test_without_terms_only_passages_are_counted(world: World) -> None:
     claim, plan = await _begun(world)
     await world.catalog.store_terms(claim, plan.kb_revision, CLASSES)
     assert await _ask(world, plan, []) == TermStatistics(22, {})
+
+
+async def test_a_spent_deadline_is_an_error_and_no_empty_answer(world: World) -> None:
+    """Nobody may mistake it for a knowledge base without passages."""
+    claim, plan = await _begun(world)
+    await world.catalog.store_terms(claim, plan.kb_revision, CLASSES)
+    query = ScopedQuery(scope_of(plan.tenant, plan.kb_id, [1]), plan.as_release(), at=0)
+    with pytest.raises(DeadlineExceeded):
+        await world.catalog.statistics(query, ["refund"], Deadline.after(-1))
 
 
 async def test_a_caller_with_thousands_of_classes_is_answered(world: World) -> None:

@@ -1,9 +1,11 @@
 """Contract of ReleaseStore and ReleaseCatalog: snapshot, activation, rollback, reclaim."""
 
+from dataclasses import replace
+
 import pytest
 
 from gateway.access.authorizer import DocumentRef
-from gateway.errors import IllegalTransition, KnowledgeBaseNotFound, NotFound, ReleaseConflict
+from gateway.errors import Conflict, IllegalTransition, KnowledgeBaseNotFound, NotFound, ReleaseConflict
 from gateway.ingest.catalog import Activation, PlannedDocument, ReleasePlan
 from gateway.ingest.task import TaskClaim, TaskState
 from gateway.release.model import (
@@ -130,7 +132,8 @@ async def test_a_snapshot_leaves_out_withdrawn_versions_and_falls_back_to_older_
     await world.import_ready(upload("a", "two"), upload("b"))
     await world.release()
     await world.catalog.roll_back("acme", "handbook")
-    assert _refs(await world.ready_release()) == {old}
+    _, plan = await _begun(world)
+    assert _refs(plan) == {old}
 
 
 async def test_a_snapshot_carries_the_documents_current_class(world: World) -> None:
@@ -180,12 +183,64 @@ async def test_beginning_again_fails_the_unfinished_release_of_the_same_task(wor
 async def test_beginning_again_leaves_other_tasks_releases_alone(world: World) -> None:
     """Finished or not, they are not this task's to fail."""
     await world.import_ready(upload("a"))
-    claim, unfinished = await _begun(world)
-    await world.catalog.finish(claim, TaskState.FAILED, "x", "y")
+    await world.import_ready(upload("a"), kb="wiki")
+    elsewhere = await world.catalog.begin_release(await world.release_claim("wiki"), SPACE, CONFIG)
     ready = await world.ready_release()
     await _begun(world)
-    assert (await _record(world, unfinished.release_id)).state is ReleaseState.BUILDING
+    assert (await _record(world, elsewhere.release_id)).state is ReleaseState.BUILDING
     assert (await _record(world, ready.release_id)).state is ReleaseState.READY
+
+
+@pytest.mark.parametrize("ended", [TaskState.FAILED, TaskState.CANCELLED])
+async def test_a_task_that_did_not_succeed_leaves_no_release_in_the_making(
+    world: World, ended: TaskState
+) -> None:
+    """So that its rows can be swept; what was READY already stays."""
+    await world.import_ready(upload("a"))
+    claim, finished = await _begun(world)
+    for state in PATHS[ReleaseState.READY]:
+        await world.catalog.advance_release(claim, finished.release_id, state)
+    unfinished = await world.catalog.begin_release(claim, SPACE, CONFIG)
+    await world.catalog.finish(claim, ended, "a_code", "a detail")
+    assert (await _record(world, unfinished.release_id)).state is ReleaseState.FAILED
+    assert (await _record(world, finished.release_id)).state is ReleaseState.READY
+
+
+async def test_an_abandoned_task_leaves_no_release_in_the_making(world: World) -> None:
+    """Its worker is gone, and nobody may try again."""
+    await world.import_ready(upload("a"))
+    _, plan = await _begun(world)
+    world.clock.advance(10_000)
+    assert await world.catalog.claim("worker", 30, 5) is None
+    assert (await _record(world, plan.release_id)).state is ReleaseState.FAILED
+
+
+async def test_a_release_task_knows_its_release_before_it_begins(world: World) -> None:
+    """Whoever asked for it can be told at once; it exists only when building begins."""
+    await world.import_ready(upload("a"))
+    accepted = await world.catalog.accept_release("acme", "handbook", 60)
+    task = await world.catalog.task("acme", accepted.task_id)
+    assert task is not None
+    assert task.release_id is not None
+    assert await world.catalog.release("acme", task.release_id) is None
+    claim = await world.claim()
+    plan = await world.catalog.begin_release(claim, SPACE, CONFIG)
+    assert plan.release_id == task.release_id
+    assert (await world.catalog.begin_release(claim, SPACE, CONFIG)).release_id != plan.release_id
+
+
+async def test_an_id_of_a_space_never_names_another_space(world: World) -> None:
+    """Not even one of the same dimension: their vectors can't be compared."""
+    await world.import_ready(upload("a"))
+    claim, plan = await _begun(world)
+    for changed in (
+        replace(SPACE, model="another-model"),
+        replace(SPACE, dimension=9),
+        replace(SPACE, text_form="another/1"),
+    ):
+        with pytest.raises(Conflict):
+            await world.catalog.begin_release(claim, changed, CONFIG)
+    assert (await _record(world, plan.release_id)).state is ReleaseState.BUILDING
 
 
 async def test_the_manifest_hash_covers_chunks_and_classes(world: World) -> None:
@@ -203,7 +258,7 @@ async def test_the_manifest_hash_covers_chunks_and_classes(world: World) -> None
 
 
 async def test_an_unchanged_manifest_names_the_active_release(world: World) -> None:
-    """Compared with the active release only, and in its own space only."""
+    """Then nothing is built. Compared with the active release only, and in its own space only."""
     await world.import_ready(upload("a"))
     idle = await world.ready_release()
     claim, plan = await _begun(world)
@@ -212,6 +267,10 @@ async def test_an_unchanged_manifest_names_the_active_release(world: World) -> N
     await world.catalog.activate("acme", idle.release_id, None)
     claim, plan = await _begun(world)
     assert plan.unchanged_release == idle.release_id
+    assert await world.catalog.release("acme", plan.release_id) is None
+    task = await world.catalog.task("acme", claim.task_id)
+    assert task is not None
+    assert task.release_id == idle.release_id
     other_space = EmbeddingSpace("another-space", "another-model", 8)
     assert (await world.catalog.begin_release(claim, other_space, CONFIG)).unchanged_release is None
     await world.catalog.finish(claim, TaskState.CANCELLED)
@@ -308,6 +367,7 @@ async def test_a_foreign_release_looks_missing(world: World) -> None:
     """To read, bind, list, activate, roll back and reclaim."""
     await world.import_ready(upload("a"))
     live, _ = await world.release()
+    await world.import_ready(upload("b"))
     plan = await world.ready_release()
     kb_id = await world.kb_id()
     assert await world.catalog.active("globex", kb_id) is None
@@ -374,7 +434,19 @@ async def test_the_slower_of_two_builds_loses(world: World) -> None:
         await world.catalog.activate("acme", slow.release_id, None)
     assert await _active_id(world) == fast.release_id
     assert (await _record(world, slow.release_id)).state is ReleaseState.READY
-    assert (await world.ready_release()).base_sequence == 1
+    _, later = await _begun(world)
+    assert later.base_sequence == 1
+
+
+async def test_an_operator_may_choose_the_slower_build_by_naming_the_sequence(world: World) -> None:
+    """Having seen what is active now; its documents must still be as they were."""
+    [ref] = await world.import_ready(upload("a", "one"))
+    slow = await world.ready_release()
+    await world.import_ready(upload("a", "two"))
+    await world.release()
+    activation = await world.catalog.activate("acme", slow.release_id, 1)
+    assert activation == Activation("handbook", slow.kb_revision, 2)
+    assert _refs(slow) == {ref}
 
 
 async def test_activation_can_demand_a_sequence(world: World) -> None:
@@ -480,6 +552,7 @@ async def test_a_rollback_goes_to_the_most_recently_retired_release(world: World
     for source in ("b", "c", "d"):
         await world.import_ready(upload(source))
         plans.append((await world.release())[0])
+    await world.import_ready(upload("e"))
     await world.ready_release()
     activation = await world.catalog.roll_back("acme", "handbook")
     assert activation.knowledge_revision == plans[1].kb_revision
@@ -513,6 +586,20 @@ async def test_a_rollback_withdraws_what_is_newer_than_its_snapshot(world: World
     expected = {old: False, same: False, newer: True, added: True, waiting: True}
     standings = await world.catalog.standings("acme", await world.kb_id(), list(expected))
     assert {ref: standing.withdrawn for ref, standing in standings.items()} == expected
+
+
+async def test_a_rollback_does_not_withdraw_what_its_snapshot_left_out(world: World) -> None:
+    """A version that was READY before, but revoked at that moment, isn't newer than the snapshot."""
+    revoked, _ = await world.import_ready(upload("a"), upload("b"))
+    record = await world.catalog.revoke("acme", RevocationKind.DOCUMENT, revoked.document_id, "x", "olga")
+    await world.release()
+    await world.import_ready(upload("c"))
+    await world.release()
+    await world.catalog.lift("acme", record.revocation_id)
+    await world.catalog.roll_back("acme", "handbook")
+    standing = await world.standing(revoked)
+    assert standing is not None
+    assert not standing.withdrawn
 
 
 async def test_a_rollback_leaves_versions_in_the_making_and_other_knowledge_bases_alone(
@@ -588,6 +675,7 @@ async def test_releases_that_nobody_reads_can_be_reclaimed(world: World) -> None
     retired, _ = await world.release()
     await world.import_ready(upload("b"))
     await world.release()
+    await world.import_ready(upload("c"))
     ready = await world.ready_release()
     claim, failed = await _begun(world)
     await world.catalog.advance_release(claim, failed.release_id, ReleaseState.FAILED)

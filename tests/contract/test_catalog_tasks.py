@@ -219,6 +219,13 @@ async def test_idempotency_keys_of_two_tenants_are_two_keys(world: World) -> Non
     assert second.documents[0].document_id != first.documents[0].document_id
 
 
+async def test_idempotency_keys_of_two_people_are_two_keys(world: World) -> None:
+    """A key that somebody else used, too, tells nothing about what they sent."""
+    first = await world.catalog.accept_import(import_of(upload("a"), key="k", request_hash="h"))
+    other = replace(import_of(upload("b"), key="k", request_hash="other"), subject="another importer")
+    assert (await world.catalog.accept_import(other)).task_id != first.task_id
+
+
 async def test_a_release_task_needs_a_knowledge_base_of_the_tenant(world: World) -> None:
     """A foreign one looks missing."""
     await world.accept(upload("a"))
@@ -354,7 +361,7 @@ async def test_finishing_needs_a_state_that_is_an_end(world: World, state: TaskS
 
 
 async def test_a_task_past_its_deadline_fails_instead_of_being_claimed(world: World) -> None:
-    """Whether it never ran or its worker vanished; the next task gets its turn in the same call."""
+    """Whether it never ran or its worker vanished, wherever it stands in the queue."""
     for kb in ("one", "two"):
         await world.catalog.accept_import(import_of(upload("a"), kb=kb, deadline_s=100))
     running = await world.claim(lease_s=30)
@@ -413,17 +420,32 @@ async def test_cancelling_a_pending_task_ends_it_at_once(world: World) -> None:
 
 
 async def test_cancelling_a_running_task_reaches_its_worker_by_heartbeat(world: World) -> None:
-    """It stays RUNNING until the worker ends it; a takeover hears of it too."""
+    """It stays RUNNING until the worker ends it."""
     accepted = await world.accept(upload("a"))
     claim = await world.claim(lease_s=30)
     assert await world.catalog.request_cancel("acme", accepted.task_id)
     assert (await _task(world, accepted.task_id)).state is TaskState.RUNNING
     assert await world.catalog.heartbeat(claim, 30) is True
-    world.clock.advance(30)
-    taken = await world.claim()
-    assert await world.catalog.heartbeat(taken, 30) is True
-    await world.catalog.finish(taken, TaskState.CANCELLED)
+    await world.catalog.finish(claim, TaskState.CANCELLED)
     assert not await world.catalog.request_cancel("acme", accepted.task_id)
+
+
+@pytest.mark.parametrize("how", ["lease ran out", "given back"])
+async def test_a_cancelled_task_without_a_worker_ends_instead_of_being_claimed(
+    world: World, how: str
+) -> None:
+    """Nobody begins what nobody wants; the next task gets its turn in the same call."""
+    accepted = await world.accept(upload("a"))
+    claim = await world.claim(lease_s=30)
+    await world.catalog.request_cancel("acme", accepted.task_id)
+    next_up = await world.accept(upload("b"))
+    if how == "given back":
+        await world.catalog.release_claim(claim)
+    else:
+        world.clock.advance(30)
+    assert (await world.claim()).task_id == next_up.task_id
+    task = await _task(world, accepted.task_id)
+    assert (task.state, task.error_code) == (TaskState.CANCELLED, None)
 
 
 async def test_a_cancelled_import_is_taken_up_by_the_next_identical_one(world: World) -> None:

@@ -297,12 +297,11 @@ async def raw_server(answer: Any) -> AsyncIterator[str]:
         b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\nnot a chunk",
         b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\ndata: ",
         b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}",
-        b"HTTP/1.1 307 Go\r\nlocation: /v1/elsewhere\r\ncontent-length: 0\r\n\r\n",
         b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 8\r\n\r\nnot gzip",
     ],
 )
 async def test_what_is_no_answer_at_all_fails(raw: bytes) -> None:
-    """Closed at once, another protocol, broken framing, no stream, a redirect (never followed)."""
+    """Closed at once, another protocol, broken framing, no stream, broken coding."""
     connections = 0
 
     async def server(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -315,6 +314,21 @@ async def test_what_is_no_answer_at_all_fails(raw: bytes) -> None:
         with pytest.raises(UpstreamFailed):
             await read(model)
     assert connections == 1
+
+
+async def test_a_redirect_is_not_followed() -> None:
+    """The passages go to the configured endpoint or nowhere."""
+    async with serve_stub(reply="hi") as elsewhere:
+        location = f"location: {elsewhere.base_url}/chat/completions".encode()
+
+        async def server(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 307 Go\r\n" + location + b"\r\ncontent-length: 0\r\n\r\n")
+
+        async with raw_server(server) as base_url, model_at(base_url) as model:
+            with pytest.raises(UpstreamFailed):
+                await read(model)
+        assert elsewhere.calls == []
 
 
 async def test_a_refused_connection_fails() -> None:

@@ -51,10 +51,9 @@ def test_markers_become_canonical_and_unknown_ones_go(
     assert run(text) == (sent, cited, unknown)
 
 
-FRAGMENTS = st.sampled_from(
-    ["[1]", "[1, 2]", "[9]", "[", "]", "1", ",", "-", "^", "【1†source】", "【", "】", "†", "`", "``", "```", "~~~"]
-    + ["\n", " ", "  ", "\t", "a", "row", "[Source ", "来源", "文", "。", "[0]", "(", ")", "🙂", " " * 70]
-)
+_MARKS = "[1]/[1, 2]/[9]/[0]/[/]/1/,/-/^/【1†source】/【/】/†/[Source /来源/(/)/`/``/```/~~~"
+_TEXT = "\n/ /  /\t/a/row/文/。/🙂/```\n"
+FRAGMENTS = st.sampled_from([*f"{_MARKS}/{_TEXT}".split("/"), " " * 70, "`" * 70])
 
 
 @given(st.lists(FRAGMENTS, max_size=30).map("".join), st.lists(st.integers(1, 7), max_size=60))

@@ -14,7 +14,10 @@ from gateway.answer.sentences import PieceKind, one_line, pieces, split_sentence
         ("Ask J. Doe etc. It works.", ["Ask J. Doe etc.", "It works."]),
         ("It is made by Acme Inc. They sell it.", ["It is made by Acme Inc.", "They sell it."]),
         ('He said "stop." Then he left.', ['He said "stop."', "Then he left."]),
-        ("退款在14天内完成。超过30天不予退款！可以吗？可以", ["退款在14天内完成。", "超过30天不予退款！", "可以吗？", "可以"]),
+        (
+            "退款在14天内完成。超过30天不予退款！可以吗？可以",
+            ["退款在14天内完成。", "超过30天不予退款！", "可以吗？", "可以"],
+        ),
         ("他说“好。”然后走了。", ["他说“好。”", "然后走了。"]),
         ("A title\n\nA text", ["A title", "A text"]),
         ("", []),

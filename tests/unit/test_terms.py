@@ -11,7 +11,10 @@ from gateway.retrieval.terms import terms_of
     ("text", "terms"),
     [
         ("Refunds are refunded", ("refund", "refund")),
-        ("ERR_TIMEOUT in payment-service", ("err_timeout", "err", "timeout", "payment-service", "payment", "servic")),
+        (
+            "ERR_TIMEOUT in payment-service",
+            ("err_timeout", "err", "timeout", "payment-service", "payment", "servic"),
+        ),
         ("v1.2.3", ("v1.2.3", "v1", "2", "3")),
         ("10,000 users", ("10000", "user")),
         ("lists 1,2 and 3,45", ("list", "1", "2", "3", "45")),
@@ -74,7 +77,16 @@ PASSAGE = frozenset(
 
 @pytest.mark.parametrize(
     "code",
-    ["v2.3", "Python3.11", "TimeoutException", "ERR_FOO_999", "10000", "iPhone12", "COVID-19", "Harald Olafson"],
+    [
+        "v2.3",
+        "Python3.11",
+        "TimeoutException",
+        "ERR_FOO_999",
+        "10000",
+        "iPhone12",
+        "COVID-19",
+        "Harald Olafson",
+    ],
 )
 def test_another_spelling_of_a_key_term_counts(code: str) -> None:
     """Dashes, camel case, a thousands comma, a version's v; of several names one is enough."""

@@ -7,6 +7,7 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 
 import anyio
+import anyio.lowlevel
 
 from gateway.answer.model import ModelFinish, ModelPiece, ModelUsage, TextPiece
 from gateway.answer.prompt import Prompt

@@ -93,7 +93,7 @@ async def _pump(
 
 
 def _failed(services: Services, session: Session, trace: Trace, error: GatewayError) -> None:
-    if session.fail(error, partial=trace.first_text_ms is not None):
+    if session.fail(error):
         trace.note(code=error.code)
         if isinstance(error, Rejection):
             services.metrics.rejection(error.stage)

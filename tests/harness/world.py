@@ -1,0 +1,217 @@
+"""A whole gateway composed of the in-memory twins, with places where a test can hold it."""
+
+import functools
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from gateway.access.classes import Acl
+from gateway.access.principal import IdentityVerifier
+from gateway.adapters.memory.catalog import MemoryCatalog
+from gateway.adapters.memory.models import FixedEmbedder, Gate, ScriptedModel
+from gateway.adapters.memory.objects import MemoryObjects
+from gateway.adapters.memory.vectors import MemoryVectors
+from gateway.adapters.tokens import LocalKey
+from gateway.bootstrap import Parts, compose
+from gateway.ingest.building import build_document
+from gateway.ingest.catalog import ImportRequest, NewDocument
+from gateway.ingest.document import BuiltDocument
+from gateway.ingest.task import TaskRecord
+from gateway.ingest.worker import Worker
+from gateway.release.model import RetrievalConfig
+from gateway.retrieval.chunk import stable_hash
+from gateway.settings import Settings
+from gateway.stream.registry import SessionRegistry
+from gateway.web.services import Services
+
+#: lets every passage with any similarity through
+OPEN_GATE = RetrievalConfig("open/1", w_similarity=1.0, w_coverage=1.0, bias=0.0)
+
+#: one key for all worlds of a test run: making one is slow and says nothing new
+_KEY = LocalKey.load(Path(tempfile.mkdtemp(prefix="gateway-test-key-")))
+
+
+class DirectParser:
+    """A DocumentParser without a child process."""
+
+    async def build(self, source: str, media_type: str, content: bytes) -> BuiltDocument:
+        return build_document(source, media_type, content)
+
+
+@dataclass
+class Hold:
+    """Where one call of a part waits; ``left`` counts the calls that are over, also by a cancel."""
+
+    gate: Gate = field(default_factory=Gate)
+    left: int = 0
+
+
+class Held:
+    """A part whose named methods wait at a Hold before they begin; everything else passes through."""
+
+    def __init__(self, part: object, holds: Mapping[str, Hold]) -> None:
+        self._part = part
+        self._holds = holds
+
+    def __getattr__(self, name: str) -> Any:
+        attribute = getattr(self._part, name)
+        hold = self._holds.get(name)
+        return attribute if hold is None else functools.partial(self._call, hold, attribute)
+
+    async def _call(self, hold: Hold, method: Any, *arguments: Any, **named: Any) -> Any:
+        try:
+            await hold.gate.wait()
+            return await method(*arguments, **named)
+        finally:
+            hold.left += 1
+
+
+class ObservedRegistry(SessionRegistry):
+    """Tells when the last session has left."""
+
+    def __init__(self) -> None:
+        super().__init__(self._changed)
+        self._empty = anyio.Event()
+        self._empty.set()
+        self.arrived = anyio.Event()
+
+    def _changed(self, count: int) -> None:
+        if count:
+            self._empty = anyio.Event() if self._empty.is_set() else self._empty
+            self.arrived.set()
+        else:
+            self._empty.set()
+            self.arrived = anyio.Event()
+
+    async def idle(self) -> None:
+        await self._empty.wait()
+
+    def only_request_id(self) -> str:
+        (request_id,) = self._sessions
+        return request_id
+
+
+class World:
+    """One gateway over twins. ``holds`` maps ``part.method`` (catalog, vectors, verifier) to a Hold."""
+
+    def __init__(
+        self,
+        *,
+        model: Any = None,
+        embedder: Any = None,
+        config: RetrievalConfig = OPEN_GATE,
+        holds: Mapping[str, Hold] | None = None,
+        **settings: Any,
+    ) -> None:
+        self.settings = Settings(**{"data_dir": Path("unused"), **settings})
+        self.catalog = MemoryCatalog()
+        self.vectors = MemoryVectors()
+        self.objects = MemoryObjects()
+        self.embedder = embedder or FixedEmbedder()
+        self.model = model or ScriptedModel(["The answer is 42 [1]."])
+        self.registry = ObservedRegistry()
+        self.holds = dict(holds or {})
+        offline = FixedEmbedder()
+        verifier = _KEY.verifier(self.settings.token_audience, self.settings.token_leeway_s)
+        parts = Parts(
+            verifier=self._held("verifier", verifier),
+            catalog=self._held("catalog", self.catalog),
+            objects=self._held("objects", self.objects),
+            vectors=self._held("vectors", self.vectors),
+            embedder=self.embedder,
+            offline_embedder=offline,
+            parser=DirectParser(),
+            model=self.model,
+            config=config,
+            checks={},
+        )
+        services, _ = compose(self.settings, parts)
+        self.services: Services = replace(services, registry=self.registry)
+        quiet = replace(parts, catalog=self.catalog, vectors=self.vectors, objects=self.objects)
+        self.worker: Worker = compose(self.settings, quiet)[1]
+
+    def _held(self, name: str, part: Any) -> Any:
+        prefix = f"{name}."
+        holds = {k.removeprefix(prefix): v for k, v in self.holds.items() if k.startswith(prefix)}
+        return Held(part, holds) if holds else part
+
+    @property
+    def verifier(self) -> IdentityVerifier:
+        return self.services.verifier
+
+    def token(
+        self,
+        tenant: str = "acme",
+        subject: str = "ann",
+        groups: Sequence[str] = ("staff",),
+        scopes: Sequence[str] = ("ask",),
+        ttl_s: float = 600,
+    ) -> str:
+        return _KEY.sign(
+            tenant=tenant,
+            subject=subject,
+            groups=groups,
+            scopes=scopes,
+            ttl_s=ttl_s,
+            audience=self.settings.token_audience,
+        )
+
+    async def learn(
+        self,
+        texts: Mapping[str, str],
+        *,
+        tenant: str = "acme",
+        knowledge_base: str = "handbook",
+        allow: Sequence[str] = ("group:staff",),
+        deny: Sequence[str] = (),
+        **fields: Any,
+    ) -> TaskRecord:
+        """Imports documents and activates their release; returns the ended task."""
+        documents = []
+        for source, text in texts.items():
+            content = text.encode()
+            key = f"originals/{stable_hash(text)}"
+            await self.objects.put(key, content)
+            documents.append(
+                NewDocument(
+                    source=source,
+                    uri=source,
+                    media_type="",
+                    original_key=key,
+                    content_sha256=stable_hash(text),
+                    size_bytes=len(content),
+                    acl=Acl.parse(allow, deny),
+                    **fields,
+                )
+            )
+        accepted = await self.catalog.accept_import(
+            ImportRequest(
+                tenant=tenant,
+                knowledge_base=knowledge_base,
+                subject="importer",
+                documents=tuple(documents),
+                activate=True,
+                allow_partial=False,
+                deadline_s=600,
+            )
+        )
+        claim = await self.catalog.claim("test", 600, 5)
+        assert claim is not None
+        await self.worker.work(claim)
+        task = await self.catalog.task(tenant, accepted.task_id)
+        assert task is not None
+        return task
+
+    def assert_nothing_held(self) -> None:
+        """Every place is free again, and every call of a part or the model is over."""
+        assert {b.name: b.in_use for b in self.services.bulkheads if b.in_use} == {}
+        assert {b.name: b.waiting for b in self.services.bulkheads if b.waiting} == {}
+        if isinstance(self.model, ScriptedModel):
+            assert self.model.closed == self.model.called
+        for name, hold in self.holds.items():
+            entered = hold.gate.reached.is_set()
+            assert not entered or hold.left, f"{name} is still being called"

@@ -1,0 +1,296 @@
+"""The SQLite catalog as a database: cancels, locks, crashes, a full disk. Real files, real processes."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import anyio
+import pytest
+from sqlalchemy import Connection, text
+
+from gateway.access.authorizer import AccessCatalog
+from gateway.adapters.sql.catalog import SqlCatalog, open_catalog
+from gateway.adapters.sql.database import Database
+from gateway.errors import CatalogUnavailable, ConfigurationError, InvalidField
+from gateway.ingest.catalog import ReleaseStore, TaskStore, VersionStore
+from gateway.ingest.task import TaskState
+from gateway.observe.audit import AuditLog, AuditRecord
+from gateway.release.catalog import ReleaseCatalog
+from gateway.retrieval.lexicon import Lexicon
+from gateway.stream.revocation import RevocationCatalog, RevocationKind
+from tests.contract.catalog_world import HOSTILE_NAMES, import_of, upload
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where the catalog's file will be."""
+    return tmp_path / "catalog.sqlite3"
+
+
+@pytest.fixture
+async def catalog(path: Path) -> AsyncIterator[SqlCatalog]:
+    """An empty catalog in a file."""
+    async with open_catalog(path) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def database(path: Path, catalog: SqlCatalog) -> AsyncIterator[Database]:
+    """A second door to the catalog's file, with a writer of its own."""
+    opened = Database(path, lambda: 0.0)
+    yield opened
+    await opened.aclose()
+
+
+@contextlib.contextmanager
+def foreign_lock(path: Path) -> Iterator[None]:
+    """Somebody else's write transaction on the file."""
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        yield
+        connection.execute("ROLLBACK")
+
+
+def record(number: int) -> AuditRecord:
+    return AuditRecord(float(number), "acme", "ann", "asked", f"request-{number}", {"number": number})
+
+
+async def test_it_is_every_catalog_port(catalog: SqlCatalog) -> None:
+    """Checked by the type checker; the contract tests check what they do."""
+    access: AccessCatalog = catalog
+    release: ReleaseCatalog = catalog
+    tasks: TaskStore = catalog
+    versions: VersionStore = catalog
+    releases: ReleaseStore = catalog
+    revocations: RevocationCatalog = catalog
+    audit: AuditLog = catalog
+    lexicon: Lexicon = catalog
+    assert {
+        id(port) for port in (access, release, tasks, versions, releases, revocations, audit, lexicon)
+    } == {id(catalog)}
+
+
+async def test_cancels_inside_transactions_leave_the_database_usable(database: Database) -> None:
+    """300 tasks are cancelled while their transaction is open: each commits or rolls back whole."""
+    for number in range(300):
+        inside, go_on = threading.Event(), threading.Event()
+
+        def work(connection: Connection, now: float, number: int = number) -> None:
+            connection.execute(text("INSERT INTO meta VALUES (:key, 'first')"), {"key": f"{number}-first"})
+            inside.set()  # noqa: B023 - awaited in the same round
+            assert go_on.wait(10)  # noqa: B023
+            connection.execute(text("INSERT INTO meta VALUES (:key, 'second')"), {"key": f"{number}-second"})
+            if number % 3 == 0:
+                raise InvalidField("rolled back")
+
+        writing = asyncio.ensure_future(database.write(work))
+        with anyio.fail_after(10):
+            await asyncio.to_thread(inside.wait, 10)
+        writing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await writing
+        go_on.set()
+    with anyio.fail_after(10):
+        await database.write(lambda c, now: c.execute(text("INSERT INTO meta VALUES ('last', '')")))
+        rows = await database.read(lambda c: c.execute(text("SELECT key FROM meta")).scalars().all())
+    kept = {key for key in rows if "-" in key}
+    assert kept == {f"{n}-{half}" for n in range(300) if n % 3 for half in ("first", "second")}
+
+
+async def test_cancelled_calls_of_the_ports_leave_the_catalog_usable(catalog: SqlCatalog) -> None:
+    """Cancelled at every moment between the call and its answer, waiting or running."""
+    for number in range(100):
+        calls = [
+            asyncio.ensure_future(catalog.accept_import(import_of(upload(f"{number}")))),
+            asyncio.ensure_future(catalog.claim("worker", 30, 5)),
+            asyncio.ensure_future(catalog.documents("acme", "handbook")),
+        ]
+        for _ in range(number % 4):
+            await asyncio.sleep(0)
+        for call in calls:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+    with anyio.fail_after(10):
+        accepted = await catalog.accept_import(import_of(upload("the last")))
+        known = await catalog.documents("acme", "handbook")
+    assert accepted.documents[0].document_id in {document.document_id for document in known}
+
+
+async def test_a_foreign_lock_is_reported_and_outlived(path: Path, catalog: SqlCatalog) -> None:
+    """Writing fails after the busy timeout, reading goes on meanwhile, and both work again after it."""
+    await catalog.append(record(1))
+    with anyio.fail_after(30):
+        with foreign_lock(path):
+            writing = asyncio.ensure_future(catalog.append(record(2)))
+            assert await catalog.entries("acme", 10) == [record(1)]
+            await catalog.ping()
+            with pytest.raises(CatalogUnavailable):
+                await writing
+        await catalog.append(record(3))
+    assert await catalog.entries("acme", 10) == [record(3), record(1)]
+
+
+async def test_a_full_disk_is_reported_and_nothing_is_half_written(
+    catalog: SqlCatalog, database: Database
+) -> None:
+    """Once there is room again, writing works without a restart."""
+    full = SqlCatalog(database)
+    await full.append(record(0))
+    pages = await database.write(lambda c, now: int(c.exec_driver_sql("PRAGMA page_count").scalar_one()))
+    await database.write(lambda c, now: c.exec_driver_sql(f"PRAGMA max_page_count = {pages + 3}").scalar())
+    big = import_of(*(upload(f"{n}" * 2000) for n in range(50)))
+    for _ in range(2):
+        with pytest.raises(CatalogUnavailable):
+            await full.accept_import(big)
+        assert await catalog.documents("acme", "handbook") == []
+        assert (await catalog.tenant_stamp("acme")).knowledge_bases == ()
+    await database.write(lambda c, now: c.exec_driver_sql("PRAGMA max_page_count = 100000").scalar())
+    assert len((await full.accept_import(big)).documents) == 50
+
+
+async def test_a_constraint_that_breaks_is_a_catalog_error(database: Database) -> None:
+    """No error of the driver leaves the adapter."""
+    with pytest.raises(CatalogUnavailable):
+        await database.write(lambda c, now: c.execute(text("INSERT INTO meta VALUES ('incarnation', '')")))
+    with pytest.raises(CatalogUnavailable):
+        await database.write(lambda c, now: c.execute(text("INSERT INTO releases (kb_id) VALUES ('none')")))
+    with pytest.raises(CatalogUnavailable):
+        await database.read(lambda c: c.execute(text("INSERT INTO meta VALUES ('reader', '')")))
+
+
+async def test_foreign_keys_are_enforced(database: Database) -> None:
+    """SQLite leaves them off unless told otherwise on each connection."""
+    orphan = "INSERT INTO acl_classes VALUES ('no such kb', 1, '', '[]', '[]')"
+    with pytest.raises(CatalogUnavailable):
+        await database.write(lambda c, now: c.execute(text(orphan)))
+
+
+async def test_text_that_cannot_be_stored_is_the_callers_error(catalog: SqlCatalog) -> None:
+    """Half of a surrogate pair and numbers beyond 64 bits are refused, by reads and writes alike."""
+    with pytest.raises(InvalidField):
+        await catalog.documents("acme", "\ud800")
+    with pytest.raises(InvalidField):
+        await catalog.accept_import(import_of(upload("\udfff")))
+    with pytest.raises(InvalidField):
+        await catalog.accept_import(import_of(upload("a", valid_until=2**63)))
+    assert (await catalog.tenant_stamp("acme")).knowledge_bases == ()
+
+
+async def test_errors_carry_no_values(database: Database) -> None:
+    """A driver's error may end in a log; what was written must not."""
+    with pytest.raises(CatalogUnavailable) as caught:
+        await database.write(
+            lambda c, now: c.execute(
+                text("INSERT INTO meta VALUES (:key, :value)"), {"key": None, "value": "secret"}
+            )
+        )
+    assert "secret" not in f"{caught.value} {caught.value.__cause__}"
+
+
+async def test_a_second_process_is_refused(path: Path, catalog: SqlCatalog) -> None:
+    """While the first is open, also from within the same process; afterwards it may open."""
+    with pytest.raises(ConfigurationError) as refused:
+        async with open_catalog(path):
+            pass
+    assert refused.value.reason == "data_dir_in_use"
+    child = "import sys; from tests.integration.sql_child import main; main(sys.argv[1], 'open')"
+    ended = await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-c", child, str(path)], capture_output=True, text=True, timeout=60
+    )
+    assert (ended.returncode, ended.stdout.split()) == (3, ["data_dir_in_use"]), ended.stderr
+    await catalog.ping()
+
+
+async def test_a_closed_catalog_can_be_opened_again(path: Path) -> None:
+    """With everything in it, the incarnation too; the closed one says that it is closed."""
+    async with open_catalog(path) as first:
+        await first.append(record(1))
+        stamp = await first.tenant_stamp("acme")
+    with pytest.raises(CatalogUnavailable):
+        await first.ping()
+    async with open_catalog(path) as second:
+        assert await second.entries("acme", 10) == [record(1)]
+        assert await second.tenant_stamp("acme") == stamp
+
+
+async def test_the_files_belong_to_their_owner_alone(path: Path, catalog: SqlCatalog) -> None:
+    """Database, write-ahead log, shared memory and lock, whatever the process's umask."""
+    await catalog.append(record(1))
+    modes = {file.name: oct(file.stat().st_mode & 0o777) for file in path.parent.iterdir()}
+    names = {path.name + suffix for suffix in ("", "-wal", "-shm", ".lock")}
+    assert modes == dict.fromkeys(names, "0o600")
+
+
+async def test_a_file_that_was_open_to_others_is_closed_to_them(path: Path) -> None:
+    """An older file's mode is corrected."""
+    path.touch(mode=0o644)
+    async with open_catalog(path):
+        assert path.stat().st_mode & 0o777 == 0o600
+
+
+async def test_a_folder_that_cannot_be_used_is_a_configuration_error(tmp_path: Path) -> None:
+    """Not a traceback."""
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigurationError) as refused:
+        async with open_catalog(tmp_path / "file" / "catalog.sqlite3"):
+            pass
+    assert refused.value.reason == "data_dir_unusable"
+
+
+async def test_a_file_that_is_no_database_is_a_catalog_error(path: Path) -> None:
+    """And it is left as it was."""
+    path.write_bytes(b"not a database" * 1000)
+    with pytest.raises(CatalogUnavailable):
+        async with open_catalog(path):
+            pass
+    assert path.read_bytes() == b"not a database" * 1000
+
+
+@pytest.mark.parametrize("moment", ["half", "loop"])
+async def test_a_killed_process_leaves_whole_transactions(path: Path, moment: str) -> None:
+    """kill -9 inside an open transaction, and while importing as fast as it can."""
+    child = "import sys; from tests.integration.sql_child import main; main(*sys.argv[1:])"
+    command = [sys.executable, "-c", child, str(path), moment]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        lines = await asyncio.to_thread(_read_lines, process.stdout, 1 if moment == "half" else 20)
+        os.kill(process.pid, signal.SIGKILL)
+        lines += await asyncio.to_thread(process.stdout.read().splitlines)
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
+    async with open_catalog(path) as reopened:
+        listed = await reopened.documents("acme", "handbook")
+        if moment == "half":
+            assert listed == []
+            return
+        assert len(listed) % 10 == 0
+        assert len(listed) >= 10 * len(lines)
+        claim = await reopened.claim("worker", 30, 5)
+        assert claim is not None
+        assert len(await reopened.unfinished_versions(claim)) == 10
+        await reopened.finish(claim, TaskState.CANCELLED)
+
+
+def _read_lines(stream: Iterator[str], count: int) -> list[str]:
+    return [line for line, _ in zip(stream, range(count), strict=False)]
+
+
+@pytest.mark.parametrize("name", HOSTILE_NAMES, ids=lambda name: ascii(name[:12]))
+async def test_hostile_paths_are_only_paths(tmp_path: Path, name: str) -> None:
+    """Nothing in a folder's name reaches a URL, a query string or a format."""
+    if len(name.encode()) > 200:
+        pytest.skip("longer than a file system allows")
+    path = tmp_path / name.replace("/", "_") / "catalog.sqlite3"
+    async with open_catalog(path) as opened:
+        await opened.revoke("acme", RevocationKind.USER, "ann", "left", "admin")
+    assert path.stat().st_size > 0
+    async with open_catalog(path) as again:
+        assert len(await again.list_revocations("acme")) == 1

@@ -1,0 +1,100 @@
+"""The migrations make exactly the schema that the statements are written against."""
+
+import contextlib
+import sqlite3
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy import Column, MetaData, Table, Text, create_engine
+
+from gateway.adapters.sql.catalog import open_catalog
+from gateway.adapters.sql.migrations import migrate
+from gateway.adapters.sql.tables import metadata
+from gateway.errors import CatalogUnavailable, ConfigurationError
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where the catalog's file will be; a folder whose name configuration files could misread."""
+    (tmp_path / "100%(here)s").mkdir()
+    return tmp_path / "100%(here)s" / "catalog.sqlite3"
+
+
+def _differences(path: Path, expected: MetaData) -> list[object]:
+    engine = create_engine(f"sqlite:///{path}")
+    try:
+        with engine.connect() as connection:
+            return list(compare_metadata(MigrationContext.configure(connection), expected))
+    finally:
+        engine.dispose()
+
+
+def _schema(path: Path) -> list[tuple[str, str]]:
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        return connection.execute("SELECT name, sql FROM sqlite_master ORDER BY name").fetchall()
+
+
+def test_migrations_and_tables_agree(path: Path) -> None:
+    """In columns, types, nullability, keys and indexes, compared by alembic."""
+    migrate(f"sqlite:///{path}")
+    assert _differences(path, metadata) == []
+
+
+def test_the_comparison_sees_a_difference(path: Path) -> None:
+    """Otherwise the test before this one proves nothing."""
+    migrate(f"sqlite:///{path}")
+    grown = MetaData()
+    for table in metadata.sorted_tables:
+        table.to_metadata(grown)
+    Table("audit", grown, Column("forgotten", Text), extend_existing=True)
+    assert [difference[0] for difference in _differences(path, grown)] == ["add_column"]  # type: ignore[index] # alembic gives tuples it types as object
+
+
+def test_the_tables_are_made_as_the_statements_of_the_metadata_would(path: Path, tmp_path: Path) -> None:
+    """Word for word, so that WITHOUT ROWID, partial indexes and checks agree too."""
+    migrate(f"sqlite:///{path}")
+    engine = create_engine(f"sqlite:///{tmp_path / 'created.sqlite3'}")
+    metadata.create_all(engine)
+    engine.dispose()
+    made = {name: _words(sql) for name, sql in _schema(path) if name != "alembic_version"}
+    expected = {name: _words(sql) for name, sql in _schema(tmp_path / "created.sqlite3")}
+    made.pop("sqlite_autoindex_alembic_version_1", None)
+    assert made == expected
+
+
+def _words(sql: str | None) -> list[str]:
+    """What a statement says, in any order: constraints may be listed differently."""
+    return sorted((sql or "").replace(",", " ").replace("(", " ( ").replace(")", " ) ").split())
+
+
+def test_migrating_again_changes_nothing(path: Path) -> None:
+    """Neither the schema nor the file's bytes."""
+    migrate(f"sqlite:///{path}")
+    before, content = _schema(path), path.read_bytes()
+    migrate(f"sqlite:///{path}")
+    assert (_schema(path), path.read_bytes()) == (before, content)
+
+
+async def test_a_schema_of_a_newer_version_is_refused(path: Path) -> None:
+    """Rather than written to by statements that don't know it."""
+    migrate(f"sqlite:///{path}")
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+        connection.commit()
+    with pytest.raises(ConfigurationError) as refused:
+        async with open_catalog(path):
+            pass
+    assert refused.value.reason == "schema_unknown"
+
+
+def test_a_migration_that_fails_leaves_nothing_behind(path: Path) -> None:
+    """All of it is one transaction."""
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE release_terms (in_the_way TEXT)")
+        connection.commit()
+    before = _schema(path)
+    with pytest.raises(CatalogUnavailable):
+        migrate(f"sqlite:///{path}")
+    assert _schema(path) == before

@@ -1,0 +1,101 @@
+"""The state machines of versions, releases and tasks: held as tables, and these are the tables."""
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import Any
+
+import pytest
+
+from gateway.errors import IllegalTransition
+from gateway.ingest.task import TASK_TRANSITIONS, TaskState, check_task_transition
+from gateway.release.model import (
+    RELEASE_TRANSITIONS,
+    VERSION_TRANSITIONS,
+    EmbeddingSpace,
+    ReleaseState,
+    VersionState,
+    check_release_transition,
+    check_version_transition,
+)
+
+#: the legal steps, written down a second time: a change of a table must be meant
+VERSION_STEPS = {
+    "PENDING": "BUILDING FAILED",
+    "BUILDING": "VALIDATING FAILED",
+    "VALIDATING": "READY FAILED",
+    "READY": "",
+    "FAILED": "",
+}
+RELEASE_STEPS = {
+    "PENDING": "BUILDING FAILED",
+    "BUILDING": "VALIDATING FAILED",
+    "VALIDATING": "READY FAILED",
+    "READY": "ACTIVE RECLAIMED",
+    "ACTIVE": "RETIRED",
+    "RETIRED": "ACTIVE RECLAIMED",
+    "FAILED": "RECLAIMED",
+    "RECLAIMED": "",
+}
+TASK_STEPS = {
+    "PENDING": "RUNNING CANCELLED FAILED",
+    "RUNNING": "RUNNING PENDING SUCCEEDED FAILED CANCELLED",
+    "SUCCEEDED": "",
+    "FAILED": "",
+    "CANCELLED": "",
+}
+MACHINES: list[tuple[type[StrEnum], Callable[[Any, Any], None], Mapping[str, str]]] = [
+    (VersionState, check_version_transition, VERSION_STEPS),
+    (ReleaseState, check_release_transition, RELEASE_STEPS),
+    (TaskState, check_task_transition, TASK_STEPS),
+]
+STEPS = [
+    pytest.param(
+        check, before, after, after in steps[before].split(), id=f"{states.__name__}-{before}-{after}"
+    )
+    for states, check, steps in MACHINES
+    for before in states
+    for after in states
+]
+
+
+@pytest.mark.parametrize(("check", "before", "after", "legal"), STEPS)
+def test_a_step_is_legal_only_when_the_table_says_so(
+    check: Callable[[Any, Any], None], before: StrEnum, after: StrEnum, legal: bool
+) -> None:
+    """Every pair of states, once."""
+    if legal:
+        check(before, after)
+    else:
+        with pytest.raises(IllegalTransition, match=f"from {before} to {after}"):
+            check(before, after)
+
+
+@pytest.mark.parametrize(
+    ("states", "table"),
+    [
+        (VersionState, VERSION_TRANSITIONS),
+        (ReleaseState, RELEASE_TRANSITIONS),
+        (TaskState, TASK_TRANSITIONS),
+    ],
+)
+def test_a_table_names_every_state(
+    states: type[StrEnum], table: Mapping[StrEnum, frozenset[StrEnum]]
+) -> None:
+    """A missing row would be a KeyError at the worst moment."""
+    assert set(table) == set(states)
+
+
+def test_nothing_goes_live_unvalidated() -> None:
+    """ACTIVE is reached from READY and RETIRED only, READY from VALIDATING only."""
+    into_active = {before for before, after in RELEASE_TRANSITIONS.items() if ReleaseState.ACTIVE in after}
+    into_ready = {before for before, after in RELEASE_TRANSITIONS.items() if ReleaseState.READY in after}
+    assert into_active == {ReleaseState.READY, ReleaseState.RETIRED}
+    assert into_ready == {ReleaseState.VALIDATING}
+
+
+@pytest.mark.parametrize("space_id", ["wordllama-256", "text-embedding-3/1024", 'a"b`c', "räum 🙂", "a\nb"])
+def test_a_collection_name_is_plain_whatever_the_space_is_called(space_id: str) -> None:
+    """It ends up in a store's own name space, where quotes and slashes don't belong."""
+    name = EmbeddingSpace(space_id, "a-model", 8).collection
+    assert name.startswith("chunks_")
+    assert all(c == "_" or c.isalnum() for c in name)
