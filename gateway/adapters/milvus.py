@@ -13,6 +13,9 @@ mean nothing else: the evidence gate counts terms per ACL class in the catalog (
 Lite returns them negative. On a server the statistics are those of a segment shared by a bucket of
 knowledge bases.
 
+Lite's BM25 search also walks the keys of the whole collection before it looks at one partition: retired
+revisions make it slower until they are dropped.
+
 Lite allows one writer a collection and loses rows when a flush meets an insert, so writes queue here.
 """
 

@@ -124,7 +124,8 @@ def _squash(code: str) -> str:
 
 def _written_apart(code: str) -> list[set[str]]:
     """TimeoutException as "timeout exception", Python3 as "Python 3"."""
-    
+    if "_" in code:
+        return []
     splits = (_CAMEL.findall(code), _LETTERS_OR_DIGITS.findall(code))
     return [{stem(part.lower()) for part in parts} for parts in splits if parts]
 

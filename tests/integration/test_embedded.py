@@ -227,14 +227,13 @@ async def test_nothing_is_said_twice(embedder: BundledEmbedder) -> None:
     assert text.count("paid within 14 days") == 1
 
 
-@pytest.mark.parametrize(
-    ("question", "n"), [("退款多久完成？", 2), ("Within how many days is a refund paid?", 1)]
-)
+@pytest.mark.parametrize(("question", "n"), [("ERR_9 是什么意思？", 2), ("What is ERR_9?", 1)])
 async def test_the_questions_language_goes_first(embedder: BundledEmbedder, question: str, n: int) -> None:
-    """The same handbook in two languages."""
-    first, *_ = await said(ExtractiveModel(embedder), ask(question, REFUNDS, REFUNDS_ZH))
-    assert first.endswith(f"[{n}]")
-    assert "14" in first
+    """Whichever stands first in the evidence, when both name the same thing."""
+    contents = ("ERR_9 means: disk full.", "ERR_9 表示磁盘已满。")
+    for order in (contents, contents[::-1]):
+        first, *_ = await said(ExtractiveModel(embedder), ask(question, *order))
+        assert contents[n - 1] in first
 
 
 async def test_a_small_budget_still_gets_one_whole_sentence(embedder: BundledEmbedder) -> None:

@@ -51,6 +51,16 @@ def test_markers_become_canonical_and_unknown_ones_go(
     assert run(text) == (sent, cited, unknown)
 
 
+@pytest.mark.parametrize(
+    "text", ["~~~[1]", "```\n[9]\n```" + " " * 70 + "[1]", "a [1, 2] b【1†source】`x[9]`", "  ```\n[9]"]
+)
+def test_a_text_fed_by_the_character_comes_out_the_same(text: str) -> None:
+    """The smallest pieces there are."""
+    stream = CitationStream(3)
+    sent = "".join(map(stream.feed, text)) + stream.flush()
+    assert (sent, stream.cited, stream.unknown) == run(text)
+
+
 _MARKS = "[1]/[1, 2]/[9]/[0]/[/]/1/,/-/^/【1†source】/【/】/†/[Source /来源/(/)/`/``/```/~~~"
 _TEXT = "\n/ /  /\t/a/row/文/。/🙂/```\n"
 FRAGMENTS = st.sampled_from([*f"{_MARKS}/{_TEXT}".split("/"), " " * 70, "`" * 70])
@@ -75,6 +85,15 @@ def test_never_more_than_a_markers_length_is_held_back(text: str) -> None:
     for character in text:
         stream.feed(character)
         assert len(stream._held) < HOLD
+
+
+def test_an_endless_marker_is_let_go() -> None:
+    """A list of numbers without an end is text."""
+    stream = CitationStream(3)
+    text = "[" + "1," * 200
+    held = [stream.feed(character) for character in text]
+    assert "".join(held[: HOLD + 1]) != ""
+    assert "".join(held) + stream.flush() == text
 
 
 @given(st.text(alphabet="abc 。文,.\n", max_size=200))

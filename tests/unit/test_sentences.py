@@ -20,6 +20,7 @@ from gateway.answer.sentences import PieceKind, one_line, pieces, split_sentence
         ),
         ("他说“好。”然后走了。", ["他说“好。”", "然后走了。"]),
         ("A title\n\nA text", ["A title", "A text"]),
+        ("It runs at 5 p.m. every day. Then it stops.", ["It runs at 5 p.m. every day.", "Then it stops."]),
         ("", []),
     ],
 )

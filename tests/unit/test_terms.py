@@ -98,3 +98,8 @@ def test_a_key_term_no_passage_has_is_missing(code: str) -> None:
     """A neighbouring number is another thing."""
     assert missing_key_terms(f"what about {code} then", [PASSAGE]) == 1
     assert missing_key_terms(f"what about {code} then", []) == 1
+
+
+def test_the_parts_of_a_code_are_not_the_code() -> None:
+    """Three words somewhere in a passage don't name an error."""
+    assert missing_key_terms("What is ERR_FOO_7?", [frozenset(terms_of("err on the side of foo 7"))]) == 1

@@ -98,7 +98,7 @@ _STANDINGS = (
         )
     )
     .where(
-        document_versions.c.document_id.in_(bindparam("ids", expanding=True)),
+        documents.c.document_id.in_(bindparam("ids", expanding=True)),
         document_versions.c.version.in_(bindparam("versions", expanding=True)),
         documents.c.tenant == bindparam("tenant"),
         documents.c.kb_id == bindparam("kb_id"),

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 
 import anyio
-from sqlalchemy import Connection, select
+from sqlalchemy import URL, Connection, select
 
 from gateway.access.authorizer import DocumentRef, DocumentStanding, RevocationSet, TenantStamp
 from gateway.access.classes import AclClass
@@ -80,7 +80,7 @@ def _prepare(path: Path) -> None:
     os.close(private_file(path))
     if has_wal_reset_bug():
         get_logger("catalog").info("catalog.sqlite_has_wal_reset_bug", version=sqlite3.sqlite_version)
-    migrate(f"sqlite:///{path}")
+    migrate(URL.create("sqlite", database=str(path)))
 
 
 def _keep_incarnation(connection: Connection, now: float) -> None:

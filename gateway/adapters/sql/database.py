@@ -106,7 +106,8 @@ class Database:
         self._read_engine = reading_engine(path)
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="catalog-writer")
         self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="catalog-reader")
-        self._local = threading.local()
+        self._reading = threading.local()
+        self._open_readers: list[Connection] = []
 
     async def write(self, work: Callable[[Connection, float], T], *, durable: bool = False) -> T:
         """``work(connection, now)`` as one transaction; ``durable`` survives a power cut.
@@ -137,11 +138,23 @@ class Database:
                 return work(connection, self._clock())
 
     def _snapshot(self, work: Callable[[Connection], T]) -> T:
-        with translated_errors(), self._read_engine.connect() as connection:
-            return work(connection)
+        with translated_errors():
+            connection = self._reader()
+            with connection.begin():
+                return work(connection)
+
+    def _reader(self) -> Connection:
+        """This thread's own connection: going through the pool costs more than a hot read."""
+        kept: Connection | None = getattr(self._reading, "connection", None)
+        if kept is None:
+            kept = self._reading.connection = self._read_engine.connect()
+            self._open_readers.append(kept)
+        return kept
 
     def _close(self) -> None:
         self._readers.shutdown(cancel_futures=True)
         self._writer.shutdown(cancel_futures=True)
+        for connection in self._open_readers:
+            connection.close()
         self._read_engine.dispose()
         self._write_engine.dispose()  # last: it folds the write-ahead log into the file

@@ -1,5 +1,6 @@
 """Term statistics of released passages, counted per ACL class and summed over the permitted ones only."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -13,6 +14,8 @@ from gateway.retrieval.query import ScopedQuery
 
 #: stands for "all passages" in the one statement that counts both; no term is empty
 _PASSAGES = ""
+#: a caller permitted more classes than this is counted here: so long a list costs more than the rows
+_LISTED_CLASSES = 100
 
 _classes: BindParameter[Any] = bindparam("classes", expanding=True)
 _owned = (
@@ -24,30 +27,49 @@ _owned = (
     )
     .scalar_subquery()
 )
-_STATISTICS = union_all(
-    select(literal(_PASSAGES).label("term"), func.sum(release_classes.c.passages).label("counted")).where(
-        release_classes.c.kb_revision == _owned, release_classes.c.acl_class.in_(_classes)
+_passages_counted = (
+    release_classes.c.kb_revision == _owned,
+    release_classes.c.passages > 0,
+)
+_terms_counted = (
+    release_terms.c.kb_revision == _owned,
+    release_terms.c.term.in_(bindparam("terms", expanding=True)),
+    release_terms.c.df > 0,
+)
+_SUMS = union_all(
+    select(literal(_PASSAGES), func.sum(release_classes.c.passages)).where(
+        *_passages_counted, release_classes.c.acl_class.in_(_classes)
     ),
     select(release_terms.c.term, func.sum(release_terms.c.df))
-    .where(
-        release_terms.c.kb_revision == _owned,
-        release_terms.c.term.in_(bindparam("terms", expanding=True)),
-        release_terms.c.acl_class.in_(_classes),
-    )
+    .where(*_terms_counted, release_terms.c.acl_class.in_(_classes))
     .group_by(release_terms.c.term),
+)
+_COUNTS = union_all(
+    select(literal(_PASSAGES), release_classes.c.acl_class, release_classes.c.passages).where(
+        *_passages_counted
+    ),
+    select(release_terms.c.term, release_terms.c.acl_class, release_terms.c.df).where(*_terms_counted),
 )
 
 
 def statistics(connection: Connection, query: ScopedQuery, terms: Iterable[str]) -> TermStatistics:
+    permitted = query.permitted_classes
     asked = {
         "tenant": query.scope.tenant,
         "kb_id": query.scope.kb_id,
         "kb_revision": query.release.kb_revision,
-        "classes": query.permitted_classes,
         "terms": list(dict.fromkeys(terms)),
     }
-    counted = {term: int(number or 0) for term, number in connection.execute(_STATISTICS, asked)}
-    return TermStatistics(passages=counted.pop(_PASSAGES, 0), frequencies=counted)
+    counted: Counter[str] = Counter()
+    if len(permitted) <= _LISTED_CLASSES:
+        for term, number in connection.execute(_SUMS, {**asked, "classes": permitted}):
+            counted[term] += int(number or 0)
+    else:
+        for term, acl_class, number in connection.execute(_COUNTS, asked):
+            if acl_class in query.scope.permitted_classes:
+                counted[term] += number
+    passages = counted.pop(_PASSAGES, 0)
+    return TermStatistics(passages=passages, frequencies=dict(counted))
 
 
 def store(connection: Connection, kb_revision: str, classes: Sequence[ClassTerms]) -> None:

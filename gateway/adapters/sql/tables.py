@@ -129,6 +129,7 @@ documents = Table(
     _time("deleted_at", nullable=True),
     _time("created_at"),
     UniqueConstraint("kb_id", "source"),
+    Index(None, "kb_id", "document_id"),  # else SQLite re-checks candidates by reading the whole base
     ForeignKeyConstraint(["kb_id", "acl_class"], ["acl_classes.kb_id", "acl_classes.number"]),
 )
 
@@ -303,7 +304,6 @@ revocations = Table(
     _number("revocation_epoch"),
     _time("created_at"),
     _time("lifted_at", nullable=True),
-    Index(None, "tenant", "seq"),
     _partial("uq_revocations_in_force", "tenant", "kind", "subject", where="lifted_at IS NULL", unique=True),
 )
 

@@ -7,13 +7,13 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
-from sqlalchemy import Connection, Engine, create_engine, make_url
+from sqlalchemy import URL, Connection, Engine, create_engine, make_url
 
 from gateway.adapters.sql.database import translated_errors, writing_engine
 from gateway.errors import ConfigurationError
 
 
-def migrate(url: str) -> None:
+def migrate(url: str | URL) -> None:
     """Brings the database at ``url`` (SQLAlchemy's form) to the newest schema, all or nothing.
 
     Raises ConfigurationError ``schema_unknown`` for a schema of another version of this program,
@@ -32,7 +32,7 @@ def migrate(url: str) -> None:
         engine.dispose()
 
 
-def _engine(url: str) -> Engine:
+def _engine(url: str | URL) -> Engine:
     parsed = make_url(url)
     if parsed.get_backend_name() == "sqlite" and parsed.database:
         return writing_engine(Path(parsed.database))

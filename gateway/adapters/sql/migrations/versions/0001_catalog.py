@@ -116,7 +116,6 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("seq", name=op.f("pk_revocations")),
         sa.UniqueConstraint("revocation_id", name=op.f("uq_revocations_revocation_id")),
     )
-    op.create_index(op.f("ix_revocations_tenant_seq"), "revocations", ["tenant", "seq"], unique=False)
     op.create_index(
         "uq_revocations_in_force",
         "revocations",
@@ -195,6 +194,9 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["kb_id"], ["knowledge_bases.kb_id"], name=op.f("fk_documents_kb_id")),
         sa.PrimaryKeyConstraint("document_id", name=op.f("pk_documents")),
         sa.UniqueConstraint("kb_id", "source", name=op.f("uq_documents_kb_id_source")),
+    )
+    op.create_index(
+        op.f("ix_documents_kb_id_document_id"), "documents", ["kb_id", "document_id"], unique=False
     )
     op.create_table(
         "releases",
@@ -378,6 +380,7 @@ def downgrade() -> None:
     op.drop_index(op.f("ix_releases_task_id"), table_name="releases")
     op.drop_index(op.f("ix_releases_kb_id_seq"), table_name="releases")
     op.drop_table("releases")
+    op.drop_index(op.f("ix_documents_kb_id_document_id"), table_name="documents")
     op.drop_table("documents")
     op.drop_index(
         "uq_tasks_running",
@@ -394,7 +397,6 @@ def downgrade() -> None:
         sqlite_where=sa.text("lifted_at IS NULL"),
         postgresql_where=sa.text("lifted_at IS NULL"),
     )
-    op.drop_index(op.f("ix_revocations_tenant_seq"), table_name="revocations")
     op.drop_table("revocations")
     op.drop_table("knowledge_bases")
     op.drop_table("vector_places")
