@@ -31,6 +31,7 @@ A refusal for want of evidence is an outcome, not an error. HTTP statuses are ma
 ``gateway.web.problems`` alone.
 """
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 
@@ -67,8 +68,14 @@ class InvalidField(InvalidRequest):
 
 
 class KnowledgeBaseRequired(InvalidRequest):
+    """``permitted`` names what the caller may ask."""
+
     code = "knowledge_base_required"
     title = "Name the knowledge base to ask"
+
+    def __init__(self, permitted: Sequence[str]) -> None:
+        super().__init__(f"name one of: {', '.join(permitted)}")
+        self.permitted = tuple(permitted)
 
 
 class UnsupportedContentType(InvalidRequest):

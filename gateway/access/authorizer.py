@@ -177,8 +177,7 @@ class Authorizer:
         if not scopes:
             raise KnowledgeBaseNotFound()
         if len(scopes) > 1:
-            names = ", ".join(sorted(scope.knowledge_base for scope in scopes))
-            raise KnowledgeBaseRequired(f"name one of: {names}")
+            raise KnowledgeBaseRequired(sorted(scope.knowledge_base for scope in scopes))
         return scopes[0]
 
     async def permitted(self, principal: Principal) -> list[AccessScope]:

@@ -72,13 +72,13 @@ class MilvusStore:
             raise EmbeddingSpaceMismatch()
         found = await self._search(query, "vector", list(vector), limit, deadline)
         # float32 arithmetic may leave [-1, 1] by a hair
-        return _ordered([Hit(chunk, max(-1.0, min(1.0, score))) for chunk, score in found])
+        return _ordered([Hit(chunk, max(-1.0, min(1.0, score))) for chunk, score, _ in found])
 
     async def lexical(
         self, query: ScopedQuery, terms: Sequence[str], limit: int, deadline: Deadline
     ) -> list[Hit]:
         found = await self._search(query, "bm25", words_of(terms), limit, deadline)
-        hits = [Hit(chunk, score * self._layout.lexical_sign) for chunk, score in found]
+        hits = [Hit(chunk, score * self._layout.lexical_sign, vector) for chunk, score, vector in found]
         return _ordered([hit for hit in hits if hit.score > 0])
 
     async def fetch(self, query: ScopedQuery, chunk_ids: Sequence[str], deadline: Deadline) -> list[Chunk]:
@@ -98,7 +98,7 @@ class MilvusStore:
 
     async def _search(
         self, query: ScopedQuery, anns_field: str, asked: object, limit: int, deadline: Deadline
-    ) -> list[tuple[Chunk, float]]:
+    ) -> list[tuple[Chunk, float, Vector | None]]:
         expression = scope_filter(query)  # before anything else: an unscoped query touches no store
         if limit <= 0 or not asked:
             return []
@@ -114,14 +114,21 @@ class MilvusStore:
                 anns_field=anns_field,
                 filter=expression,
                 limit=min(limit, _LARGEST_LIMIT),
-                output_fields=OUTPUT_FIELDS,
+                output_fields=OUTPUT_FIELDS if dense else [*OUTPUT_FIELDS, "vector"],
                 search_params=search_params,
                 **place,
             )
             return found[0]
 
         rows = await self._read(query.release.collection, query.release.kb_revision, deadline, ask)
-        return [(checked_hit(query, as_chunk(row["entity"])), float(row["distance"])) for row in rows]
+        return [
+            (
+                checked_hit(query, as_chunk(row["entity"])),
+                float(row["distance"]),
+                None if dense else tuple(row["entity"]["vector"]),
+            )
+            for row in rows
+        ]
 
     async def _read(
         self,

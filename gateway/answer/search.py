@@ -14,6 +14,7 @@ from gateway.observe.hooks import Stage
 from gateway.observe.trace import Trace
 from gateway.retrieval.candidate import Candidate
 from gateway.retrieval.chunk import Chunk, embedded_text
+from gateway.retrieval.keyterms import missing_key_terms
 from gateway.retrieval.lexicon import Lexicon, TermStatistics
 from gateway.retrieval.query import ScopedQuery
 from gateway.retrieval.retriever import Retriever, belongs
@@ -34,6 +35,7 @@ class SearchCaps:
 class SearchResult:
     """Permitted candidates, best first; ``dropped`` counts what the re-check took out."""
 
+    question: str
     candidates: tuple[Candidate, ...]
     dropped: Counter[str]
     statistics: TermStatistics
@@ -46,15 +48,14 @@ class SearchResult:
     def signals(self, evidence: Sequence[Evidence]) -> GateSignals:
         """What the gate looks at, over the passages that may leave as evidence."""
         used = {item.chunk.chunk_id for item in evidence}
-        similarities = [
-            c.similarity for c in self.candidates if c.similarity is not None and c.chunk.chunk_id in used
-        ]
+        similarities = [c.similarity for c in self.candidates if c.chunk.chunk_id in used]
         passages = [passage_terms(item.chunk) for item in evidence]
         return GateSignals(
             candidates=len(evidence),
             expired=self.dropped[DropReason.EXPIRED.value],
             top_similarity=max(similarities, default=None),
             coverage=self.statistics.coverage(self.question_terms, passages),
+            missing_key_terms=missing_key_terms(self.question, passages),
         )
 
 
@@ -107,7 +108,7 @@ class PermittedSearch:
             for _ in range(count):
                 trace.hooks.recheck_drop(reason)
         trace.note(candidates=len(found.candidates), permitted=len(kept))
-        return SearchResult(kept, dropped, statistics, terms)
+        return SearchResult(question, kept, dropped, statistics, terms)
 
     async def passage(self, context: RequestContext, chunk_id: str) -> Chunk | None:
         """One passage by its id, through the same filter and re-check; None when not permitted."""

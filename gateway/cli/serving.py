@@ -7,12 +7,11 @@ from typing import Annotated
 import typer
 
 from gateway.access.principal import SCOPES
-from gateway.bootstrap import local_key
-from gateway.cli.demo import run_demo
 from gateway.cli.options import DataDir, Host, Port, ReadyFile, notes, out, settings_with
 from gateway.errors import ConfigurationError
-from gateway.server import run, write_ready_file
 from gateway.settings import Settings
+
+# The server and its parts take seconds to import: only the commands that need them do so.
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _LONGEST_TTL_S = 366 * 86_400
@@ -29,6 +28,8 @@ def demo(
     ready_file: ReadyFile = None,
 ) -> int:
     """Serve two tenants' sample knowledge bases from a temporary folder, with tokens to try."""
+    from gateway.cli.demo import run_demo
+
     if data_dir is not None:
         run_demo(settings_with(data_dir, None, port), ready_file)
         return 0
@@ -44,6 +45,8 @@ def serve(
     ready_file: ReadyFile = None,
 ) -> int:
     """Serve questions, imports and the chat page from one data folder."""
+    from gateway.server import run, write_ready_file
+
     chosen = settings_with(data_dir, host, port)
 
     def ready(url: str) -> None:
@@ -73,6 +76,8 @@ def token(
     data_dir: DataDir = None,
 ) -> int:
     """Sign a token with the local key (development)."""
+    from gateway.bootstrap import local_key
+
     scopes = [name.strip() for name in scope.split(",") if name.strip()]
     unknown = set(scopes) - SCOPES
     if unknown or not scopes:

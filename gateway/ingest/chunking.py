@@ -1,5 +1,6 @@
 """Chunking: packs a document's blocks into passages along its structure, the same way every time."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -30,11 +31,14 @@ class ChunkLimits:
 
     target: int = 260
     maximum: int = 400
-    tiny: int = 24
-    shared: int = 120
+    tiny: int = 16
+    shared: int = 80
 
 
 DEFAULT_LIMITS = ChunkLimits()
+
+# A heading that names an error code, option or version is what people look for: it stays a breadcrumb.
+_CODE = re.compile(r"[\d_(=]|--\w|\w\.\w")
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +201,8 @@ def _with_tiny_siblings_joined(sections: _Sections, limits: ChunkLimits) -> _Sec
 def _tiny_cost(path: tuple[str, ...], parts: Sequence[_Part], limits: ChunkLimits) -> int:
     """Tokens of a section that is small enough to share, with its heading; 0 otherwise."""
     if not path or len(parts) != 1 or parts[0].alone or parts[0].size > limits.tiny:
+        return 0
+    if _CODE.search(path[-1]):
         return 0
     return parts[0].size + estimate_tokens(path[-1])
 

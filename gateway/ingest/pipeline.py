@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from gateway.admission.bulkhead import Bulkhead
 from gateway.context import Deadline
 from gateway.errors import DocumentRejected, InvariantViolated
 from gateway.ingest import chunkfile
@@ -36,29 +37,36 @@ class ImportPipeline:
         objects: ObjectStore,
         parser: DocumentParser,
         embedder: Embedder,
+        bulkhead: Bulkhead,
     ) -> None:
+        """``bulkhead`` bounds the batches that are embedded at a time."""
         self._tasks = tasks
         self._versions = versions
         self._objects = objects
         self._parser = parser
         self._embedder = embedder
+        self._bulkhead = bulkhead
 
     async def run(self, claim: TaskClaim) -> int:
-        """Builds every unfinished version of the task; returns how many were rejected."""
+        """Builds every unfinished version of the task; returns how many of its documents have failed,
+        those of earlier attempts included.
+        """
         jobs = await self._versions.unfinished_versions(claim)
-        rejected = 0
         for done, job in enumerate(jobs):
             await self._tasks.progress(claim, "building", done, len(jobs))
             try:
                 await self._build(claim, job)
             except DocumentRejected as error:
-                rejected += 1
                 await self._versions.fail_version(claim, job.ref, error.reason, error.detail)
         await self._tasks.progress(claim, "built", len(jobs), len(jobs))
-        return rejected
+        task = await self._tasks.task(claim.tenant, claim.task_id)
+        if task is None:
+            raise InvariantViolated("a claimed task is missing")
+        return sum(document.state != VersionState.READY for document in task.documents)
 
     async def _build(self, claim: TaskClaim, job: VersionJob) -> None:
-        await self._versions.advance_version(claim, job.ref, VersionState.BUILDING)
+        if job.state is not VersionState.VALIDATING:  # an earlier attempt may have come that far
+            await self._versions.advance_version(claim, job.ref, VersionState.BUILDING)
         original = await self._objects.get(job.original_key)
         built = await self._parser.build(job.source, job.media_type, original)
         if not built.passages:
@@ -126,7 +134,11 @@ class ImportPipeline:
         vectors: list[Vector] = []
         for start in range(0, len(texts), _EMBED_BATCH):
             batch = texts[start : start + _EMBED_BATCH]
-            vectors += await self._embedder.embed(batch, Deadline.after(_BATCH_CAP_MS))
+            deadline = Deadline.after(_BATCH_CAP_MS)
+            with await self._bulkhead.acquire(deadline):
+                vectors += await self._embedder.embed(batch, deadline)
+        if len(vectors) != len(texts):
+            raise InvariantViolated("the embedder gave another number of vectors than it got texts")
         return vectors
 
     async def _check_stored(self, chunks_key: str, built: BuiltDocument) -> None:

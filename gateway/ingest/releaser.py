@@ -1,9 +1,14 @@
 """The releaser: builds a snapshot release, validates it, activates it, takes revisions away."""
 
-from gateway.errors import GatewayError, NotFound, ReleaseConflict
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from gateway.errors import GatewayError, NotFound, ReleaseConflict, Unavailable
 from gateway.ingest.catalog import (
     Activation,
     ObjectStore,
+    PlannedDocument,
     ReleasePlan,
     ReleaseStore,
     TaskStore,
@@ -11,9 +16,9 @@ from gateway.ingest.catalog import (
 )
 from gateway.ingest.rows import TermCounter, rows_of
 from gateway.ingest.task import TaskClaim
-from gateway.ingest.validator import Validator, spread
+from gateway.ingest.validator import Validator, sample_positions
 from gateway.ingest.vectors import VectorFiles
-from gateway.release.model import EmbeddingSpace, ReleaseState, RetrievalConfig
+from gateway.release.model import EmbeddingSpace, ReleaseRecord, ReleaseState, RetrievalConfig
 from gateway.retrieval.store import ChunkWriter, Row
 
 _WRITE_BATCH = 500
@@ -46,8 +51,12 @@ class Releaser:
     async def build(self, claim: TaskClaim) -> str:
         """The id of a READY release of what is live now, or of the active one when nothing changed.
 
-        A failed build leaves no row behind and the active release as it was.
+        What an earlier attempt of the task made READY is taken as it is. A failed build leaves no row
+        behind and the active release as it was.
         """
+        ready = await self._ready_before(claim)
+        if ready is not None:
+            return ready
         await self._writer.prepare(self._space)
         plan = await self._releases.begin_release(claim, self._space, self._config)
         if plan.unchanged_release is not None:
@@ -59,15 +68,10 @@ class Releaser:
             await self._releases.advance_release(
                 claim, plan.release_id, ReleaseState.FAILED, error=error.code
             )
-            await self.reclaim(claim.tenant, plan.release_id)
+            with suppress(Unavailable):  # the next build's sweep tries again
+                await self.reclaim(claim.tenant, plan.release_id)
             raise
         return plan.release_id
-
-    async def _sweep(self, plan: ReleasePlan) -> None:
-        """Rows of builds that failed without being able to clean up after themselves."""
-        for release in await self._releases.releases(plan.tenant, plan.knowledge_base):
-            if release.state is ReleaseState.FAILED:
-                await self.reclaim(plan.tenant, release.release_id)
 
     async def build_and_activate(self, claim: TaskClaim) -> Activation:
         """Builds again when the catalog moved on meanwhile; raises ReleaseConflict after three."""
@@ -84,16 +88,41 @@ class Releaser:
         if release is None:
             raise NotFound()
         if release.state is ReleaseState.FAILED:  # nobody reads it: if this stops here, do it again
-            await self._writer.drop(self._space, release.kb_revision)
+            await self._drop(release)
             await self._releases.mark_reclaimed(tenant, release_id)
-        else:  # somebody may roll back to it: close that door first
+        else:  # somebody may activate it or roll back to it: close that door first
             await self._releases.mark_reclaimed(tenant, release_id)
-            await self._writer.drop(self._space, release.kb_revision)
+            await self._drop(release)
+
+    async def _drop(self, release: ReleaseRecord) -> None:
+        """The release may be of another space than this process builds; a collection is named by its id."""
+        await self._writer.drop(replace(self._space, space_id=release.space_id), release.kb_revision)
+
+    async def _ready_before(self, claim: TaskClaim) -> str | None:
+        """A release that an earlier attempt of this task built and nobody has activated or reclaimed."""
+        if claim.release_id is None:
+            return None
+        release = await self._releases.release(claim.tenant, claim.release_id)
+        if release is None or release.state is not ReleaseState.READY:
+            return None
+        return release.release_id if release.space_id == self._space.space_id else None
+
+    async def _sweep(self, plan: ReleasePlan) -> None:
+        """Rows of builds that failed without being able to clean up after themselves."""
+        for release in await self._releases.releases(plan.tenant, plan.knowledge_base):
+            if release.state is ReleaseState.FAILED:
+                await self.reclaim(plan.tenant, release.release_id)
 
     async def _activate_built(self, claim: TaskClaim) -> Activation:
         release_id = await self.build(claim)
         await self._tasks.progress(claim, "activating", 0, 1)
-        return await self._releases.activate(claim.tenant, release_id, None)
+        try:
+            return await self._releases.activate(claim.tenant, release_id, None)
+        except ReleaseConflict:
+            release = await self._releases.release(claim.tenant, release_id)
+            if release is not None and release.state is ReleaseState.READY:  # it lost: nobody will want it
+                await self.reclaim(claim.tenant, release_id)
+            raise
 
     async def _fill(self, claim: TaskClaim, plan: ReleasePlan) -> None:
         written, samples = await self._write(claim, plan)
@@ -104,20 +133,20 @@ class Releaser:
         await self._releases.advance_release(claim, plan.release_id, ReleaseState.READY, barrier=barrier)
 
     async def _write(self, claim: TaskClaim, plan: ReleasePlan) -> tuple[int, list[Row]]:
+        """How many rows were written, and the ones among them to read back."""
         files = VectorFiles(self._objects, self._space.dimension)
         terms = TermCounter()
+        wanted = sample_positions(sum(len(document.manifest) for document in plan.documents))
+        samples: list[Row] = []
         batch: list[Row] = []
-        firsts: list[Row] = []
         written = 0
-        for done, document in enumerate(plan.documents):
+        for done, group in _groups(plan.documents):
             await self._tasks.progress(claim, "indexing", done, len(plan.documents))
-            first = True
-            async for row in rows_of(plan, document, self._objects, self._versions, files):
+            async for row in rows_of(plan, group, self._objects, self._versions, files):
                 terms.add(row)
+                if written + len(batch) in wanted:
+                    samples.append(row)
                 batch.append(row)
-                if first:
-                    firsts.append(row)
-                    first = False
                 if len(batch) >= _WRITE_BATCH:
                     await self._writer.write(self._space, plan.kb_revision, batch)
                     written += len(batch)
@@ -126,4 +155,16 @@ class Releaser:
             await self._writer.write(self._space, plan.kb_revision, batch)
             written += len(batch)
         await self._releases.store_terms(claim, plan.kb_revision, terms.classes())
-        return written, spread(firsts)
+        return written, samples
+
+
+def _groups(documents: Sequence[PlannedDocument]) -> Iterator[tuple[int, list[PlannedDocument]]]:
+    """Runs of documents with about a batch of rows, each with the number of documents before it."""
+    group: list[PlannedDocument] = []
+    rows = 0
+    for number, document in enumerate(documents, start=1):
+        group.append(document)
+        rows += len(document.manifest)
+        if rows >= _WRITE_BATCH or number == len(documents):
+            yield number - len(group), group
+            group, rows = [], 0

@@ -1,7 +1,9 @@
 """From a release plan to rows: chunk file + vectors + the plan's word on the document."""
 
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
+
+import anyio.lowlevel
 
 from gateway.errors import InvariantViolated
 from gateway.ingest import chunkfile
@@ -11,6 +13,7 @@ from gateway.ingest.catalog import (
     ObjectStore,
     PlannedDocument,
     ReleasePlan,
+    VectorPlace,
     VersionStore,
 )
 from gateway.ingest.document import Passage
@@ -41,18 +44,35 @@ class TermCounter:
 
 async def rows_of(
     plan: ReleasePlan,
-    document: PlannedDocument,
+    documents: Sequence[PlannedDocument],
     objects: ObjectStore,
     versions: VersionStore,
     files: VectorFiles,
 ) -> AsyncIterator[Row]:
-    """Every row of one planned document, in order. Raises NotFound when a file is gone."""
+    """Every row of these documents, in order. Raises NotFound when a file is gone, InvariantViolated
+    when a file isn't what the plan says.
+    """
+    hashes = dict.fromkeys(entry.text_hash for document in documents for entry in document.manifest)
+    places = await versions.vector_places(plan.space.space_id, tuple(hashes))
+    for document in documents:
+        async for row in _rows_of_one(plan, document, objects, places, files):
+            yield row
+
+
+async def _rows_of_one(
+    plan: ReleasePlan,
+    document: PlannedDocument,
+    objects: ObjectStore,
+    places: Mapping[str, VectorPlace],
+    files: VectorFiles,
+) -> AsyncIterator[Row]:
     built = chunkfile.load(await objects.get(document.chunks_key))
-    places = await versions.vector_places(
-        plan.space.space_id, tuple({entry.text_hash for entry in document.manifest})
-    )
-    vectors = await files.load(places)
+    if len(built.passages) != len(document.manifest):
+        raise InvariantViolated("a chunk file and its manifest disagree")
+    mine = {e.text_hash: places[e.text_hash] for e in document.manifest if e.text_hash in places}
+    vectors = await files.load(mine)
     for entry, passage in zip(document.manifest, built.passages, strict=True):
+        await anyio.lowlevel.checkpoint()  # terms take a while, and questions are answered on this loop
         if stable_hash(passage.content) != entry.content_hash or entry.text_hash not in vectors:
             raise InvariantViolated("a chunk file and its manifest disagree")
         chunk = _chunk(plan, document, entry, passage)

@@ -13,6 +13,7 @@ from gateway.retrieval.store import ChunkReader, ChunkWriter, Row
 _SAMPLES = 8
 _READ_CAP_MS = 10_000
 _NEAR = 0.999
+_ASKED_TERMS = 32
 
 
 class Validator:
@@ -38,20 +39,27 @@ class Validator:
         }
 
     async def _check(self, plan: ReleasePlan, row: Row) -> None:
+        """One row by its id, by its vector and by its words."""
         chunk = row.chunk
         query = ScopedQuery(_reader_scope(plan, chunk.acl_class), plan.as_release(), _moment(row))
-        fetched = await self._reader.fetch(query, [chunk.chunk_id], Deadline.after(_READ_CAP_MS))
-        if [c.content_hash for c in fetched] != [chunk.content_hash] or fetched != [chunk]:
+        if await self._reader.fetch(query, [chunk.chunk_id], _soon()) != [chunk]:
             raise InvariantViolated("a sampled chunk reads back differently")
-        hits = await self._reader.dense(query, row.vector, _SAMPLES, Deadline.after(_READ_CAP_MS))
-        if not any(hit.score >= _NEAR for hit in hits) and any(row.vector):
+        near = await self._reader.dense(query, row.vector, _SAMPLES, _soon())
+        if not any(hit.score >= _NEAR for hit in near) and any(row.vector):
             raise InvariantViolated("a sampled chunk can't be found by its own vector")
+        asked = tuple(dict.fromkeys(row.terms))[:_ASKED_TERMS]
+        if asked and not await self._reader.lexical(query, asked, _SAMPLES, _soon()):
+            raise InvariantViolated("a sampled chunk can't be found by its own words")
 
 
-def spread(rows: Sequence[Row]) -> list[Row]:
-    """Up to eight rows, evenly spread."""
-    step = max(1, len(rows) // _SAMPLES)
-    return list(rows[::step][:_SAMPLES])
+def sample_positions(rows: int) -> frozenset[int]:
+    """Which of so many rows are read back: up to eight, evenly spread."""
+    samples = min(rows, _SAMPLES)
+    return frozenset(i * rows // samples for i in range(samples))
+
+
+def _soon() -> Deadline:
+    return Deadline.after(_READ_CAP_MS)
 
 
 def _moment(row: Row) -> int:

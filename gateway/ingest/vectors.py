@@ -5,6 +5,7 @@ from array import array
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 
+from gateway.errors import InvariantViolated
 from gateway.ingest.catalog import ObjectStore, VectorPlace
 from gateway.retrieval.chunk import stable_hash
 from gateway.retrieval.embedding import Vector
@@ -25,11 +26,19 @@ def pack(vectors: Sequence[Vector]) -> bytes:
 
 
 def unpack(content: bytes, dimension: int) -> list[Vector]:
+    """Raises InvariantViolated when these are no whole vectors."""
+    values = _floats(content, dimension)
+    return [tuple(values[i : i + dimension]) for i in range(0, len(values), dimension)]
+
+
+def _floats(content: bytes, dimension: int) -> "array[float]":
     values = array("f")
+    if len(content) % (values.itemsize * dimension):
+        raise InvariantViolated("a vector file doesn't hold whole vectors of its space")
     values.frombytes(content)
     if sys.byteorder == "big":
         values.byteswap()
-    return [tuple(values[i : i + dimension]) for i in range(0, len(values), dimension)]
+    return values
 
 
 class VectorFiles:
@@ -38,16 +47,28 @@ class VectorFiles:
     def __init__(self, objects: ObjectStore, dimension: int) -> None:
         self._objects = objects
         self._dimension = dimension
-        self._files: OrderedDict[str, list[Vector]] = OrderedDict()
+        # as packed floats: as tuples they would take eight times the memory
+        self._files: OrderedDict[str, array[float]] = OrderedDict()
 
     async def load(self, places: Mapping[str, VectorPlace]) -> dict[str, Vector]:
-        """The vector of each text hash. Raises NotFound when a file is gone."""
-        return {name: (await self._file(place.object_key))[place.position] for name, place in places.items()}
+        """The vector of each text hash. Raises NotFound when a file is gone, InvariantViolated when it
+        isn't what its places say.
+        """
+        return {name: await self._vector(place) for name, place in places.items()}
 
-    async def _file(self, key: str) -> list[Vector]:
-        known = self._files.pop(key, None)
-        vectors = known or unpack(await self._objects.get(key), self._dimension)
-        self._files[key] = vectors
+    async def _vector(self, place: VectorPlace) -> Vector:
+        file = await self._file(place.object_key)
+        start = place.position * self._dimension
+        vector = tuple(file[start : start + self._dimension])
+        if len(vector) != self._dimension:
+            raise InvariantViolated("a vector file is shorter than its places")
+        return vector
+
+    async def _file(self, key: str) -> "array[float]":
+        file = self._files.pop(key, None)
+        if file is None:
+            file = _floats(await self._objects.get(key), self._dimension)
+        self._files[key] = file
         if len(self._files) > _CACHED_FILES:
             self._files.popitem(last=False)
-        return vectors
+        return file

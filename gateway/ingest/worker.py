@@ -6,7 +6,14 @@ from dataclasses import dataclass
 
 import anyio
 
-from gateway.errors import CatalogUnavailable, GatewayError, StaleFence, Unavailable
+from gateway.errors import (
+    CatalogUnavailable,
+    DeadlineExceeded,
+    GatewayError,
+    Rejection,
+    StaleFence,
+    Unavailable,
+)
 from gateway.ingest.catalog import TaskStore
 from gateway.ingest.pipeline import ImportPipeline
 from gateway.ingest.releaser import Releaser
@@ -15,6 +22,8 @@ from gateway.observe.logging import get_logger
 
 _POLL_S = 1.0
 _CLEANUP_S = 5.0
+#: no end of a task: its lease runs out and it is tried again, up to its attempts
+_PASSING = (Unavailable, DeadlineExceeded, Rejection)
 
 
 class Worker:
@@ -65,8 +74,7 @@ class Worker:
             await self._leased(claim)
         except StaleFence:
             self._log.warning("task.lost", task=claim.task_id, fence=claim.fence)
-        except Unavailable as error:
-            # Not ended: the lease runs out and the task is tried again, up to its attempts.
+        except _PASSING as error:
             self._log.warning("task.interrupted", task=claim.task_id, code=error.code)
         except asyncio.CancelledError:
             with anyio.move_on_after(_CLEANUP_S, shield=True):
@@ -82,26 +90,23 @@ class Worker:
     async def _leased(self, claim: TaskClaim) -> None:
         """The work and its heartbeat: whichever ends first ends the other."""
         ending = _Ending(TaskState.FAILED, "deadline_exceeded", "the task ran out of time")
-        failure: Unavailable | StaleFence | None = None
+        failure: GatewayError | None = None
 
         async def beat() -> None:
             nonlocal ending, failure
-            while True:
-                await anyio.sleep(self._lease_s / 3)
-                try:
-                    if await self._tasks.heartbeat(claim, self._lease_s):
-                        ending = _Ending(TaskState.CANCELLED, "cancelled", "cancelled by its owner")
-                        group.cancel_scope.cancel()
-                except (StaleFence, CatalogUnavailable) as error:
-                    failure = error
-                    group.cancel_scope.cancel()
+            try:
+                await self._keep(claim)
+                ending = _Ending(TaskState.CANCELLED, "cancelled", "cancelled by its owner")
+            except (StaleFence, CatalogUnavailable) as error:
+                failure = error
+            group.cancel_scope.cancel()
 
         with anyio.move_on_after(max(0.0, claim.deadline_at - time.time())):
             async with anyio.create_task_group() as group:
                 group.start_soon(beat)
                 try:
                     ending = await self._attempt(claim)
-                except (Unavailable, StaleFence) as error:
+                except (StaleFence, *_PASSING) as error:
                     failure = error
                 group.cancel_scope.cancel()
         if failure is not None:
@@ -109,11 +114,27 @@ class Worker:
         await self._tasks.finish(claim, ending.state, ending.code, ending.detail)
         self._log.info("task.ended", task=claim.task_id, state=ending.state.value, code=ending.code)
 
+    async def _keep(self, claim: TaskClaim) -> None:
+        """Extends the lease until the task is to be cancelled. A catalog that doesn't answer for a while
+        is nothing yet; raises CatalogUnavailable when the lease may be over, and StaleFence.
+        """
+        kept_until = time.monotonic() + self._lease_s
+        while True:
+            await anyio.sleep(self._lease_s / 3)
+            begun = time.monotonic()
+            try:
+                if await self._tasks.heartbeat(claim, self._lease_s):
+                    return
+                kept_until = begun + self._lease_s
+            except CatalogUnavailable:
+                if time.monotonic() + self._lease_s / 3 >= kept_until:
+                    raise
+
     async def _attempt(self, claim: TaskClaim) -> "_Ending":
-        """Does the work and says how it ended. Raises Unavailable and StaleFence: those are no end."""
+        """Does the work and says how it ended. Raises what is no end: StaleFence and passing trouble."""
         try:
             return await self._work(claim)
-        except (Unavailable, StaleFence):
+        except (StaleFence, *_PASSING):
             raise
         except GatewayError as error:
             return _Ending(TaskState.FAILED, error.code, error.detail or error.title)

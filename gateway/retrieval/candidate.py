@@ -8,20 +8,23 @@ from gateway.retrieval.chunk import Chunk
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """``similarity`` is the cosine of the dense hit, None without one; ``raw_score`` ranked it, in
-    the scale ``score_label`` names (l2_distance, similarity, bm25, rrf, rerank).
+    """``similarity`` is its cosine to the question; ``dense`` says whether the dense route found it;
+    ``raw_score`` ranked it, in the scale ``score_label`` names (l2_distance, similarity, bm25, rrf, rerank).
     """
 
     chunk: Chunk
-    similarity: float | None
+    similarity: float
+    dense: bool
     raw_score: float
     score_label: str
     hit_reason: str
 
     @property
     def score(self) -> float | None:
-        """Squared L2 distance of unit vectors: |a - b|^2 = 2 - 2 cos; smaller is nearer."""
-        return None if self.similarity is None else max(0.0, 2.0 - 2.0 * self.similarity)
+        """Squared L2 distance of unit vectors, |a - b|^2 = 2 - 2 cos, smaller is nearer; None without
+        a dense hit.
+        """
+        return max(0.0, 2.0 - 2.0 * self.similarity) if self.dense else None
 
     @property
     def ref(self) -> DocumentRef:

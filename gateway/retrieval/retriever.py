@@ -73,9 +73,9 @@ class Retriever:
                 tasks.start_soon(lexical)
         except* GatewayError as group:
             raise first_error(group) from None
-        return self._fuse(query, routes)
+        return self._fuse(query, vector, routes)
 
-    def _fuse(self, query: ScopedQuery, routes: dict[str, list[Hit]]) -> Found:
+    def _fuse(self, query: ScopedQuery, vector: Vector, routes: dict[str, list[Hit]]) -> Found:
         chunks: dict[str, Chunk] = {}
         similarity: dict[str, float] = {}
         rankings: dict[str, list[str]] = {DENSE: [], BM25: []}
@@ -89,13 +89,16 @@ class Retriever:
                 rankings[route].append(hit.chunk.chunk_id)
                 if route == DENSE:
                     similarity[hit.chunk.chunk_id] = hit.score
+                elif hit.vector is not None:
+                    similarity.setdefault(hit.chunk.chunk_id, cosine(vector, hit.vector))
         weights = {DENSE: self._fusion.dense_weight, BM25: self._fusion.lexical_weight}
         fused = reciprocal_rank_fusion(rankings, weights, self._fusion.k)
         return Found(
             tuple(
                 Candidate(
                     chunk=chunks[chunk_id],
-                    similarity=similarity.get(chunk_id),
+                    similarity=similarity.get(chunk_id, -1.0),
+                    dense=chunk_id in rankings[DENSE],
                     raw_score=score,
                     score_label="rrf",
                     hit_reason=_reason(chunk_id, rankings),
@@ -118,6 +121,11 @@ def belongs(query: ScopedQuery, chunk: Chunk) -> bool:
         and chunk.valid_from <= query.at < chunk.valid_until
         and (query.category is None or chunk.category == query.category)
     )
+
+
+def cosine(a: Vector, b: Vector) -> float:
+    """Of two unit vectors: their dot product, held to [-1, 1]."""
+    return max(-1.0, min(1.0, sum(x * y for x, y in zip(a, b, strict=True))))
 
 
 def _reason(chunk_id: str, rankings: dict[str, list[str]]) -> str:

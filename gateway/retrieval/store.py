@@ -15,11 +15,13 @@ from gateway.retrieval.query import ScopedQuery
 class Hit:
     """A stored chunk and the route's own score, higher is better.
 
-    dense: cosine similarity in [-1, 1]; bm25: a positive BM25 score.
+    dense: cosine similarity in [-1, 1]; bm25: a positive BM25 score, and the stored vector with it, so
+    that a passage found by its words alone can be compared with the question too.
     """
 
     chunk: Chunk
     score: float
+    vector: Vector | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,8 @@ class ProblemResponse(Response):
         }
         if error.detail and not hidden:
             body["detail"] = error.detail
+        if isinstance(error, errors.KnowledgeBaseRequired):
+            body["knowledge_bases"] = error.permitted
         if request_id:
             body["request_id"] = request_id
         super().__init__(orjson.dumps(body), status, _headers(error, status, request_id))

@@ -365,8 +365,9 @@ async def test_a_task_past_its_deadline_fails_instead_of_being_claimed(world: Wo
     for kb in ("one", "two"):
         await world.catalog.accept_import(import_of(upload("a"), kb=kb, deadline_s=100))
     running = await world.claim(lease_s=30)
-    world.clock.advance(100)
+    world.clock.advance(99)
     next_up = await world.accept(upload("b"), kb="one")
+    assert world.clock() == running.deadline_at
     assert (await world.claim()).task_id == next_up.task_id
     task = await _task(world, running.task_id)
     assert (task.state, task.error_code) == (TaskState.FAILED, "deadline_exceeded")

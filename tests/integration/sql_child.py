@@ -9,6 +9,7 @@ from sqlalchemy import Connection, text
 from gateway.adapters.sql.catalog import open_catalog
 from gateway.adapters.sql.database import Database
 from gateway.errors import ConfigurationError
+from gateway.observe.logging import configure_logging
 from tests.contract.catalog_world import import_of, upload
 
 
@@ -16,6 +17,7 @@ def main(path: str, mode: str) -> None:
     """``open``: exit 3 with the reason when refused. ``half``: stop inside a transaction.
     ``loop``: imports of ten documents without end, one printed line each.
     """
+    configure_logging("warning")  # to stderr: stdout is what the test reads
     try:
         anyio.run(_run, Path(path), mode)
     except ConfigurationError as error:

@@ -2,14 +2,13 @@
 
 import asyncio
 import contextlib
-import os
-import signal
 import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import anyio
 import pytest
@@ -18,7 +17,7 @@ from sqlalchemy import Connection, text
 from gateway.access.authorizer import AccessCatalog
 from gateway.adapters.sql.catalog import SqlCatalog, open_catalog
 from gateway.adapters.sql.database import Database
-from gateway.errors import CatalogUnavailable, ConfigurationError, InvalidField
+from gateway.errors import CatalogUnavailable, ConfigurationError, InvalidField, NotFound, ReleaseConflict
 from gateway.ingest.catalog import ReleaseStore, TaskStore, VersionStore
 from gateway.ingest.task import TaskState
 from gateway.observe.audit import AuditLog, AuditRecord
@@ -26,6 +25,8 @@ from gateway.release.catalog import ReleaseCatalog
 from gateway.retrieval.lexicon import Lexicon
 from gateway.stream.revocation import RevocationCatalog, RevocationKind
 from tests.contract.catalog_world import HOSTILE_NAMES, import_of, upload
+
+T = TypeVar("T")
 
 
 @pytest.fixture
@@ -172,6 +173,54 @@ async def test_foreign_keys_are_enforced(database: Database) -> None:
         await database.write(lambda c, now: c.execute(text(orphan)))
 
 
+async def test_reading_survives_a_reader_that_failed(database: Database) -> None:
+    """Its connection is thrown away, and there are as many as before."""
+    for _ in range(20):
+        with pytest.raises(CatalogUnavailable):
+            await database.read(lambda c: c.exec_driver_sql("SELECT * FROM no_such_table"))
+    with anyio.fail_after(10):
+        assert await database.read(lambda c: c.exec_driver_sql("SELECT 1").scalar()) == 1
+
+
+async def test_a_durable_write_waits_for_the_disk(database: Database) -> None:
+    """FULL is 2, NORMAL is 1; one doesn't leak into the other."""
+    for durable in (False, True, False, True):
+        mode = await database.write(
+            lambda c, now: c.exec_driver_sql("PRAGMA synchronous").scalar(), durable=durable
+        )
+        assert mode == (2 if durable else 1)
+
+
+class _Noting(Database):
+    """Notes which writes ask to be durable."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, lambda: 0.0)
+        self.durable: list[bool] = []
+
+    async def write(self, work: Callable[[Connection, float], T], *, durable: bool = False) -> T:
+        self.durable.append(durable)
+        return await super().write(work, durable=durable)
+
+
+async def test_what_protects_people_is_durable(path: Path, catalog: SqlCatalog) -> None:
+    """Revoking, lifting, deleting, and both ways to switch releases."""
+    noting = _Noting(path)
+    careful = SqlCatalog(noting)
+    accepted = await catalog.accept_import(import_of(upload("a")))
+    revoked = await careful.revoke("acme", RevocationKind.USER, "ann", "left", "admin")
+    await careful.lift("acme", revoked.revocation_id)
+    await careful.delete_document("acme", accepted.documents[0].document_id)
+    with pytest.raises(NotFound):
+        await careful.activate("acme", "no such release", None)
+    with pytest.raises(ReleaseConflict):
+        await careful.roll_back("acme", "handbook")
+    assert noting.durable == [True] * 5
+    await careful.append(record(1))
+    assert noting.durable[-1] is False
+    await noting.aclose()
+
+
 async def test_text_that_cannot_be_stored_is_the_callers_error(catalog: SqlCatalog) -> None:
     """Half of a surrogate pair and numbers beyond 64 bits are refused, by reads and writes alike."""
     with pytest.raises(InvalidField):
@@ -230,9 +279,9 @@ async def test_the_files_belong_to_their_owner_alone(path: Path, catalog: SqlCat
 
 async def test_a_file_that_was_open_to_others_is_closed_to_them(path: Path) -> None:
     """An older file's mode is corrected."""
-    path.touch(mode=0o644)
+    await anyio.Path(path).touch(mode=0o644)
     async with open_catalog(path):
-        assert path.stat().st_mode & 0o777 == 0o600
+        assert (await anyio.Path(path).stat()).st_mode & 0o777 == 0o600
 
 
 async def test_a_folder_that_cannot_be_used_is_a_configuration_error(tmp_path: Path) -> None:
@@ -246,11 +295,11 @@ async def test_a_folder_that_cannot_be_used_is_a_configuration_error(tmp_path: P
 
 async def test_a_file_that_is_no_database_is_a_catalog_error(path: Path) -> None:
     """And it is left as it was."""
-    path.write_bytes(b"not a database" * 1000)
+    await anyio.Path(path).write_bytes(b"not a database" * 1000)
     with pytest.raises(CatalogUnavailable):
         async with open_catalog(path):
             pass
-    assert path.read_bytes() == b"not a database" * 1000
+    assert await anyio.Path(path).read_bytes() == b"not a database" * 1000
 
 
 @pytest.mark.parametrize("moment", ["half", "loop"])
@@ -258,11 +307,14 @@ async def test_a_killed_process_leaves_whole_transactions(path: Path, moment: st
     """kill -9 inside an open transaction, and while importing as fast as it can."""
     child = "import sys; from tests.integration.sql_child import main; main(*sys.argv[1:])"
     command = [sys.executable, "-c", child, str(path), moment]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        lines = await asyncio.to_thread(_read_lines, process.stdout, 1 if moment == "half" else 20)
-        os.kill(process.pid, signal.SIGKILL)
-        lines += await asyncio.to_thread(process.stdout.read().splitlines)
+    process = await asyncio.create_subprocess_exec(*command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    with anyio.fail_after(60):
+        lines = [await process.stdout.readline() for _ in range(1 if moment == "half" else 20)]
+        process.kill()
+        lines += (await process.stdout.read()).splitlines()
+        await process.wait()
+    assert {line.strip() for line in lines} == {b"inside" if moment == "half" else b"imported"}
     with contextlib.closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
@@ -277,10 +329,6 @@ async def test_a_killed_process_leaves_whole_transactions(path: Path, moment: st
         assert claim is not None
         assert len(await reopened.unfinished_versions(claim)) == 10
         await reopened.finish(claim, TaskState.CANCELLED)
-
-
-def _read_lines(stream: Iterator[str], count: int) -> list[str]:
-    return [line for line, _ in zip(stream, range(count), strict=False)]
 
 
 @pytest.mark.parametrize("name", HOSTILE_NAMES, ids=lambda name: ascii(name[:12]))

@@ -156,11 +156,22 @@ def test_a_dot_inside_a_number_or_abbreviation_is_no_sentence_end() -> None:
 def test_sections_are_never_mixed_unless_they_are_tiny_siblings() -> None:
     """Tiny siblings share their parent's breadcrumb and keep their headings in the text."""
     passages = markdown(
-        "# T\n\n## A\n\n### One\n\nTiny one.\n\n### Two\n\nTiny two.\n\n## B\n\n" + sentences(6) + "\n"
+        "# T\n\n## A\n\n### One\n\nTiny one.\n\n### Two\n\nTiny two.\n\n## B\n\n### Three\n\nTiny three.\n\n"
+        f"## C\n\n{sentences(6)}\n"
     )
     assert [(p.section, p.content) for p in passages] == [
         ("A", "One\nTiny one.\n\nTwo\nTiny two."),
-        ("B", sentences(6)),
+        ("B > Three", "Tiny three."),
+        ("C", sentences(6)),
+    ]
+
+
+def test_a_section_named_after_a_code_keeps_its_breadcrumb() -> None:
+    """An error code's one-line section is exactly what somebody searches for."""
+    passages = markdown("# T\n\n## Codes\n\n### ERR_A\n\nBad A.\n\n### ERR_B\n\nBad B.\n")
+    assert [(p.section, p.content) for p in passages] == [
+        ("Codes > ERR_A", "Bad A."),
+        ("Codes > ERR_B", "Bad B."),
     ]
 
 

@@ -43,7 +43,7 @@ class MemoryVectors:
         self, query: ScopedQuery, terms: Sequence[str], limit: int, deadline: Deadline
     ) -> list[Hit]:
         rows = self._permitted(query, deadline)
-        hits = [Hit(row.chunk, score) for row, score in _bm25(terms, rows)]
+        hits = [Hit(row.chunk, score, row.vector) for row, score in _bm25(terms, rows)]
         return _best([hit for hit in hits if hit.score > 0], limit)
 
     async def fetch(self, query: ScopedQuery, chunk_ids: Sequence[str], deadline: Deadline) -> list[Chunk]:

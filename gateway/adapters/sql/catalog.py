@@ -95,6 +95,7 @@ class SqlCatalog:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._read = database.read
+        self._browse = database.browse
         self._write = database.write
 
     async def ping(self) -> None:
@@ -137,7 +138,7 @@ class SqlCatalog:
         )
 
     async def list_revocations(self, tenant: str) -> list[RevocationRecord]:
-        return await self._read(lambda c: revocations.listed(c, tenant))
+        return await self._browse(lambda c: revocations.listed(c, tenant))
 
     async def lift(self, tenant: str, revocation_id: str) -> RevocationRecord:
         return await self._write(lambda c, now: revocations.lift(c, now, tenant, revocation_id), durable=True)
@@ -148,7 +149,7 @@ class SqlCatalog:
         await self._write(lambda c, now: audit.append(c, record))
 
     async def entries(self, tenant: str, limit: int, action: str | None = None) -> list[AuditRecord]:
-        return await self._read(lambda c: audit.entries(c, tenant, limit, action))
+        return await self._browse(lambda c: audit.entries(c, tenant, limit, action))
 
     # tasks
 
@@ -186,7 +187,7 @@ class SqlCatalog:
     # versions and documents
 
     async def unfinished_versions(self, claim: TaskClaim) -> list[VersionJob]:
-        return await self._read(lambda c: versions.unfinished(c, claim))
+        return await self._browse(lambda c: versions.unfinished(c, claim))
 
     async def advance_version(self, claim: TaskClaim, ref: DocumentRef, state: VersionState) -> None:
         await self._write(lambda c, now: versions.advance(c, claim, ref, state))
@@ -198,10 +199,10 @@ class SqlCatalog:
         await self._write(lambda c, now: versions.fail(c, claim, ref, reason, detail))
 
     async def vector_places(self, space_id: str, text_hashes: Sequence[str]) -> Mapping[str, VectorPlace]:
-        return await self._read(lambda c: versions.places(c, space_id, text_hashes))
+        return await self._browse(lambda c: versions.places(c, space_id, text_hashes))
 
     async def documents(self, tenant: str, knowledge_base: str) -> list[DocumentRecord]:
-        return await self._read(lambda c: documents.live(c, tenant, knowledge_base))
+        return await self._browse(lambda c: documents.live(c, tenant, knowledge_base))
 
     async def document(self, tenant: str, document_id: str) -> DocumentRecord | None:
         return await self._read(lambda c: documents.one(c, tenant, document_id))
@@ -241,7 +242,7 @@ class SqlCatalog:
         )
 
     async def releases(self, tenant: str, knowledge_base: str) -> list[ReleaseRecord]:
-        return await self._read(lambda c: releases.listed(c, tenant, knowledge_base))
+        return await self._browse(lambda c: releases.listed(c, tenant, knowledge_base))
 
     async def release(self, tenant: str, release_id: str) -> ReleaseRecord | None:
         return await self._read(lambda c: releases.one(c, tenant, release_id))

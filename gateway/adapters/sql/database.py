@@ -24,7 +24,9 @@ T = TypeVar("T")
 
 #: how long the writer waits for a lock that another process holds
 BUSY_TIMEOUT_S = 2.0
-_READERS = 4
+#: threads for the short reads of questions, and for listings: neither waits behind the other
+_READERS = 2
+_LISTERS = 2
 _CLOSE_S = 10.0
 #: versions before this one can damage a file when two connections write and checkpoint at once
 _FIRST_WITHOUT_WAL_RESET_BUG = (3, 51, 3)
@@ -85,7 +87,7 @@ def writing_engine(path: Path) -> Engine:
 
 def reading_engine(path: Path) -> Engine:
     """Each transaction reads one snapshot and never waits for the writer."""
-    engine = _engine(lambda: _connect(path, "query_only = ON"), _READERS)
+    engine = _engine(lambda: _connect(path, "query_only = ON"), _READERS + _LISTERS)
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
@@ -106,6 +108,7 @@ class Database:
         self._read_engine = reading_engine(path)
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="catalog-writer")
         self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="catalog-reader")
+        self._listers = ThreadPoolExecutor(_LISTERS, thread_name_prefix="catalog-lister")
         self._reading = threading.local()
         self._open_readers: list[Connection] = []
 
@@ -119,6 +122,10 @@ class Database:
     async def read(self, work: Callable[[Connection], T]) -> T:
         """``work(connection)`` on one snapshot that holds every write finished before the call."""
         return await self._run(self._readers, lambda: self._snapshot(work))
+
+    async def browse(self, work: Callable[[Connection], T]) -> T:
+        """As ``read``, for what may take long."""
+        return await self._run(self._listers, lambda: self._snapshot(work))
 
     async def aclose(self) -> None:
         """Lets running transactions end, for a bounded time, then closes every connection."""
@@ -140,8 +147,12 @@ class Database:
     def _snapshot(self, work: Callable[[Connection], T]) -> T:
         with translated_errors():
             connection = self._reader()
-            with connection.begin():
-                return work(connection)
+            try:
+                with connection.begin():
+                    return work(connection)
+            except (SQLAlchemyError, sqlite3.Error):
+                self._forget_reader(connection)
+                raise
 
     def _reader(self) -> Connection:
         """This thread's own connection: going through the pool costs more than a hot read."""
@@ -151,9 +162,16 @@ class Database:
             self._open_readers.append(kept)
         return kept
 
+    def _forget_reader(self, connection: Connection) -> None:
+        """After an error of the driver nobody knows the connection's state: the next read opens another."""
+        del self._reading.connection
+        self._open_readers.remove(connection)
+        connection.invalidate()
+        connection.close()
+
     def _close(self) -> None:
-        self._readers.shutdown(cancel_futures=True)
-        self._writer.shutdown(cancel_futures=True)
+        for threads in (self._readers, self._listers, self._writer):
+            threads.shutdown()
         for connection in self._open_readers:
             connection.close()
         self._read_engine.dispose()

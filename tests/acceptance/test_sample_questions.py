@@ -1,0 +1,100 @@
+"""Every sample question on the real demo: the right document is cited, or the answer is refused."""
+
+import pytest
+
+from gateway.samples import SampleQuestion, load_samples
+from tests.acceptance.conftest import Answer, Demo
+
+SAMPLES = load_samples()
+ANSWERED = [q for q in SAMPLES.questions if q.expect == "ANSWERED"]
+REFUSED = [q for q in SAMPLES.questions if q.expect == "REFUSED_NO_EVIDENCE"]
+#: the share of extractive answers that hold the expected words (citing the document is required of all)
+LITERAL_SHARE = 0.85
+FIRST_CITATIONS = 3
+
+
+def question_id(question: SampleQuestion) -> str:
+    return f"{question.user}: {question.question}"
+
+
+def asked(demo: Demo, question: SampleQuestion) -> Answer:
+    answer = demo.ask(demo.tokens[question.user], question.question)
+    assert answer.status == 200, answer.problem
+    return answer
+
+
+def source_of(question: SampleQuestion) -> str:
+    return next(d.source for d in SAMPLES.documents if d.path == question.document)
+
+
+@pytest.mark.parametrize("question", ANSWERED, ids=question_id)
+def test_an_answerable_question_cites_its_document(demo: Demo, question: SampleQuestion) -> None:
+    """One model call; the expected document is among the first citations, and each of them is real."""
+    before = demo.model_calls
+    answer = asked(demo, question)
+    done = answer.done
+    assert (done["status"], done["reasons"]) == ("ANSWERED", [])
+    assert demo.model_calls == before + 1
+    cited = [citation["uri"] for citation in done["citations"]]
+    assert source_of(question) in cited[:FIRST_CITATIONS], f"cited {cited}: {answer.text}"
+    sources = {source["n"]: source for source in answer.meta["sources"]}
+    for citation in done["citations"]:
+        assert f"[{citation['n']}]" in answer.text
+        assert citation["document_id"] == sources[citation["n"]]["document_id"]
+        assert citation["supported"]
+        assert citation["quote"]
+
+
+@pytest.mark.parametrize("question", REFUSED, ids=question_id)
+def test_a_question_without_evidence_is_refused_before_any_model(
+    demo: Demo, question: SampleQuestion
+) -> None:
+    """No text, no source, no model call, and a reason. What isn't for the asker looks like what isn't there."""
+    before = demo.model_calls
+    answer = asked(demo, question)
+    done = answer.done
+    assert done["status"] == "REFUSED_NO_EVIDENCE", answer.text
+    assert done["reasons"]
+    assert demo.model_calls == before
+    assert [event.name for event in answer.events] == ["meta", "done"]
+    assert answer.meta["sources"] == []
+    assert (done["citations"], done["cacheable"], done["cached"]) == ([], False, False)
+    assert done["usage"] == {"input_tokens": 0, "output_tokens": 0, "estimated": False}
+
+
+def test_most_answers_hold_the_expected_words(demo: Demo) -> None:
+    """Extractive answers pick sentences: a few may pick the one beside it, most may not."""
+    missing = []
+    for question in ANSWERED:
+        answer = asked(demo, question)
+        if question.answer_contains not in answer.text:
+            missing.append((question.question, question.answer_contains, answer.text))
+    share = 1 - len(missing) / len(ANSWERED)
+    assert share >= LITERAL_SHARE, f"{share:.2f}: {missing}"
+
+
+HIDDEN = {q.question: q for q in ANSWERED if any(q.question == r.question for r in REFUSED)}
+PAIRS = [(r, HIDDEN[r.question]) for r in REFUSED if r.question in HIDDEN]
+
+
+@pytest.mark.parametrize(("refused", "answered"), PAIRS, ids=[question_id(r) for r, _ in PAIRS])
+def test_not_for_you_looks_exactly_like_not_there(
+    demo: Demo, refused: SampleQuestion, answered: SampleQuestion
+) -> None:
+    """Same events, same keys as for nonsense; nothing of the hidden document is on the wire."""
+    hidden = asked(demo, refused)
+    nothing = demo.ask(demo.tokens[refused.user], "zqxv wkjh blorp fnord")
+    assert shape(hidden) == shape(nothing)
+    document = next(d for d in SAMPLES.documents if d.path == answered.document)
+    title = document.read().decode().splitlines()[0].removeprefix("# ").strip()
+    for secret in (answered.answer_contains, document.source, title):
+        assert secret.encode() not in hidden.raw
+
+
+def shape(answer: Answer) -> list[tuple[str, int, dict[str, object]]]:
+    """The events without what differs between any two requests: ids, times and the reason's code."""
+    varying = {"request_id", "trace_id", "timings", "reasons"}
+    return [
+        (e.name, e.sequence, {k: None if k in varying else v for k, v in e.data.items()})
+        for e in answer.events
+    ]
