@@ -1,6 +1,6 @@
 """The authorizer: Principal + knowledge base name -> AccessScope. Fails closed."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -136,7 +136,7 @@ def drop_reason(scope: AccessScope, standing: DocumentStanding | None, now: floa
     if standing.withdrawn:
         return DropReason.WITHDRAWN
     acls = (standing.document_acl, standing.version_acl)
-    if not all(acl.permits(scope.principals) for acl in acls):
+    if not all(acl.permits(scope.principals, scope.denied_as) for acl in acls):
         return DropReason.ACL
     if standing.valid_until is not None and now >= standing.valid_until:
         return DropReason.EXPIRED
@@ -202,13 +202,15 @@ class Authorizer:
         revoked = await self._catalog.revocations(principal.tenant)
         if principal.subject in revoked.users:
             raise PrincipalRevoked()
-        names = await self._names(principal, revoked.groups)
+        names = await self._principals.names(principal)
+        denied_as = names & {f"group:{group}" for group in revoked.groups}
+        names -= denied_as
         scopes = []
         for kb in stamp.knowledge_bases:
             if (name is not None and kb.name != name) or kb.name in revoked.knowledge_bases:
                 continue
             classes = await self._classes_of(principal.tenant, stamp.incarnation, kb)
-            permitted = permitted_classes(classes, names)
+            permitted = permitted_classes(classes, names, denied_as)
             if len(permitted) > MAX_PERMITTED_CLASSES:
                 raise AuthorizerUnavailable(
                     f"this caller is permitted more than {MAX_PERMITTED_CLASSES} ACL classes"
@@ -224,13 +226,10 @@ class Authorizer:
                         incarnation=stamp.incarnation,
                         principals=names,
                         permitted_classes=permitted,
+                        denied_as=denied_as,
                     )
                 )
         return scopes
-
-    async def _names(self, principal: Principal, revoked_groups: Iterable[str]) -> frozenset[str]:
-        names = await self._principals.names(principal)
-        return names - {f"group:{group}" for group in revoked_groups}
 
     async def _classes_of(
         self, tenant: str, incarnation: str, kb: KnowledgeBaseStamp

@@ -40,8 +40,12 @@ class Acl:
             raise InvalidField(f"an ACL has at most {_MAX_ENTRIES} entries")
         return acl
 
-    def permits(self, principals: Collection[str]) -> bool:
-        return not self.deny.intersection(principals) and bool(self.allow.intersection(principals))
+    def permits(self, principals: Collection[str], denied_as: Collection[str] = ()) -> bool:
+        """``denied_as``: names that can't let anybody in any more and still keep him out, such as
+        revoked groups.
+        """
+        denied = self.deny.intersection(principals) or self.deny.intersection(denied_as)
+        return not denied and bool(self.allow.intersection(principals))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,10 @@ class AclClass:
     acl: Acl
 
 
-def permitted_classes(classes: Iterable[AclClass], principals: Collection[str]) -> frozenset[int]:
+def permitted_classes(
+    classes: Iterable[AclClass], principals: Collection[str], denied_as: Collection[str] = ()
+) -> frozenset[int]:
     """The numbers of the classes that let ``principals`` in. Class 0 is never among them."""
-    return frozenset(c.number for c in classes if c.number != CLASS_OF_NOBODY and c.acl.permits(principals))
+    return frozenset(
+        c.number for c in classes if c.number != CLASS_OF_NOBODY and c.acl.permits(principals, denied_as)
+    )

@@ -11,6 +11,7 @@ from gateway.errors import UnscopedAccess
 class AccessScope:
     """Built by the Authorizer alone, from a verified principal and the catalog.
 
+    ``denied_as`` holds names that were revoked: they let nobody in and still keep him out.
     ``permitted_classes`` is a pre-filter; the re-check against the catalog decides. ``digest`` names
     the permission, not the person: two callers with equal classes may share what was computed for one.
     Raises UnscopedAccess when a part is missing, so an empty scope can't exist.
@@ -24,6 +25,7 @@ class AccessScope:
     incarnation: str
     principals: frozenset[str]
     permitted_classes: frozenset[int]
+    denied_as: frozenset[str] = frozenset()
     digest: str = field(init=False)
 
     def __post_init__(self) -> None:

@@ -632,3 +632,16 @@ async def test_the_re_check_fails_closed_and_asks_nothing_for_nothing() -> None:
     assert await recheck.check(scope, [], 100.0) == {}
     with pytest.raises(CatalogUnavailable):
         await recheck.check(scope, [ref], 100.0)
+
+
+async def test_a_revoked_group_keeps_out_whom_it_was_denied() -> None:
+    """Taking a group away never opens a document that the group was denied."""
+    catalog = MemoryCatalog()
+    refs = await _import(catalog, "handbook", PUBLIC, Acl.parse(["public"], ["group:contractors"]))
+    ann = _person("ann", "contractors")
+    before = await Authorizer(catalog).authorize(ann, "handbook")
+    await catalog.revoke("acme", RevocationKind.GROUP, "contractors", "ended", "root")
+    after = await Authorizer(catalog).authorize(ann, "handbook")
+    assert after.permitted_classes == before.permitted_classes
+    verdicts = await CatalogRecheck(catalog).check(after, refs, 0.0)
+    assert [verdicts[ref] for ref in refs] == [None, DropReason.ACL]
