@@ -215,7 +215,11 @@ SECTION = st.sampled_from([(), ("A",), ("A", "B"), ("A", "C"), ("D",)])
 TEXT_BLOCKS = st.builds(Block, st.sampled_from([BlockKind.TEXT, BlockKind.QA]), PROSE, SECTION)
 LISTS = st.lists(PROSE, min_size=1, max_size=6).map(lambda items: "\n".join(f"- {item}" for item in items))
 LIST_BLOCKS = st.builds(Block, st.just(BlockKind.LIST), LISTS, SECTION)
-CODE_LINES = st.lists(st.sampled_from(["", "    indented = 1", "x" * 90, "call()"]), min_size=1, max_size=200)
+CODE_LINES = st.lists(
+    st.sampled_from(["", "    indented = 1", "\t" * 7 + "x" * 9, "x" * 90, "call()"]),
+    min_size=1,
+    max_size=200,
+)
 CODE_BLOCKS = CODE_LINES.map(
     lambda lines: Block(BlockKind.CODE, "```py\n" + "\n".join(["start", *lines, "end"]) + "\n```", ("A",))
 )

@@ -123,6 +123,7 @@ def test_bytes_in_an_unknown_encoding_are_refused(source: str, content: bytes) -
 def test_line_ends_and_control_characters_are_cleaned() -> None:
     """CRLF and CR become LF; a stray control character or byte order mark vanishes."""
     assert decode(b"a\r\nb\rc\x0cd\x07e\xef\xbb\xbff") == "a\nb\nc\ndef"
+    assert decode(b"a" + b"\n \t" * 5_000 + b"\nb") == "a\n\n\nb"
 
 
 @pytest.mark.parametrize(

@@ -36,11 +36,12 @@ _META = re.compile(rb"""<meta[^>]{0,200}?charset\s*=\s*["']?\s*([\w.:-]{2,40})""
 _PARAMETER = re.compile(r"""charset\s*=\s*["']?([\w.:-]{2,40})""", re.IGNORECASE)
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f-\x9f]")
 _DROPPED = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f-\x9f\ufeff\ufffe\uffff]")
+_EMPTY_LINES = re.compile(r"\n(?:[^\S\n]*\n){3,}")
 _SAMPLE_CHARS = 20_000
 
 
 def decode(content: bytes, media_type: str = "", *, markup: bool = False) -> str:
-    """Text with ``\\n`` line ends and without byte order marks or control characters.
+    """Text with ``\\n`` line ends, no byte order mark or control character, at most two empty lines in a row.
 
     A byte order mark decides; then UTF-8 if it is valid; then the character set that the media type
     or (``markup``) the page declares; then GB18030 if the result reads like Chinese.
@@ -54,7 +55,7 @@ def decode(content: bytes, media_type: str = "", *, markup: bool = False) -> str
     if controls > 8 and controls * 100 > len(text):
         raise DocumentRejected("not_text", "The file is named like text but is full of control characters.")
     text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\f", "\n")
-    return _DROPPED.sub("", text)
+    return _EMPTY_LINES.sub("\n\n\n", _DROPPED.sub("", text))
 
 
 def _decode(content: bytes, media_type: str, markup: bool) -> str:
