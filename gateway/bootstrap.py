@@ -12,6 +12,7 @@ from gateway.access.authorizer import AccessCatalog, Authorizer, CatalogRecheck
 from gateway.access.principal import IdentityVerifier
 from gateway.adapters.build_child import ChildParser
 from gateway.adapters.embedded import CALIBRATION, BundledEmbedder
+from gateway.adapters.embedding_child import ChildEmbedder
 from gateway.adapters.extractive import ExtractiveModel
 from gateway.adapters.milvus import MilvusStore
 from gateway.adapters.milvus_lite import LiteChild
@@ -46,6 +47,8 @@ from gateway.stream.session import CANCEL_REASONS
 from gateway.web.services import Check, KnowledgeCatalog, Services
 
 _STORE_PING_MS = 2000
+#: an import waits for its turn, nobody waits for an import
+_OFFLINE_WAIT_MS = 60_000
 
 
 class Catalog(KnowledgeCatalog, AccessCatalog, ReleaseCatalog, Lexicon, Protocol):
@@ -104,6 +107,8 @@ async def embedded_parts(settings: Settings) -> AsyncIterator[Parts]:
         stack.push_async_callback(store.aclose)
         parser = ChildParser(cap_s=settings.parse_cap_s, max_bytes=settings.document_max_bytes)
         stack.push_async_callback(parser.aclose)
+        offline_embedder = ChildEmbedder()
+        stack.push_async_callback(offline_embedder.aclose)
         embedder = await BundledEmbedder.load()
         model, model_ready = _model(settings, embedder, stack)
         yield Parts(
@@ -112,7 +117,7 @@ async def embedded_parts(settings: Settings) -> AsyncIterator[Parts]:
             objects=open_objects(data_dir / "objects"),
             vectors=store,
             embedder=embedder,
-            offline_embedder=embedder,
+            offline_embedder=offline_embedder,
             parser=parser,
             model=model,
             config=CALIBRATION,
@@ -168,12 +173,14 @@ def _model(settings: Settings, embedder: BundledEmbedder, stack: AsyncExitStack)
 def compose(settings: Settings, parts: Parts) -> tuple[Services, Worker]:
     """Puts the parts together; opens and starts nothing."""
     metrics = Metrics(close_reasons=sorted(CANCEL_REASONS), statuses=map(str, AnswerStatus))
-    worker = _worker(settings, parts)
+    offline = Bulkhead("offline_embedding", settings.offline_embedding_concurrency, _OFFLINE_WAIT_MS)
+    worker = _worker(settings, parts, offline)
     embedding = Bulkhead("embedding", settings.embedding_concurrency, settings.embedding_wait_ms)
     retrieval = Bulkhead("retrieval", settings.retrieval_concurrency, settings.retrieval_wait_ms)
     generation = Bulkhead("generation", settings.generation_concurrency, settings.generation_wait_ms)
     sessions = Bulkhead("sessions", settings.sse_sessions, 0)
-    for bulkhead in (embedding, retrieval, generation, sessions):
+    bulkheads = (embedding, retrieval, generation, sessions, offline)
+    for bulkhead in bulkheads:
         metrics.watch_bulkhead(bulkhead)
     authorizer = Authorizer(parts.catalog)
     search = PermittedSearch(
@@ -211,14 +218,14 @@ def compose(settings: Settings, parts: Parts) -> tuple[Services, Worker]:
         metrics=metrics,
         rate=RequestRate(settings.requests_per_minute),
         sessions=sessions,
-        bulkheads=(embedding, retrieval, generation, sessions),
+        bulkheads=bulkheads,
         checks=parts.checks,
         wake_worker=worker.wake,
     )
     return services, worker
 
 
-def _worker(settings: Settings, parts: Parts) -> Worker:
+def _worker(settings: Settings, parts: Parts, offline: Bulkhead) -> Worker:
     catalog, vectors = parts.catalog, parts.vectors
     releaser = Releaser(
         catalog,
@@ -230,7 +237,7 @@ def _worker(settings: Settings, parts: Parts) -> Worker:
         parts.offline_embedder.space,
         parts.config,
     )
-    pipeline = ImportPipeline(catalog, catalog, parts.objects, parts.parser, parts.offline_embedder)
+    pipeline = ImportPipeline(catalog, catalog, parts.objects, parts.parser, parts.offline_embedder, offline)
     return Worker(
         "serve",
         catalog,

@@ -45,9 +45,9 @@ def serve(
     ready_file: ReadyFile = None,
 ) -> int:
     """Serve questions, imports and the chat page from one data folder."""
-    from gateway.server import run, write_ready_file
-
     chosen = settings_with(data_dir, host, port)
+
+    from gateway.server import run, write_ready_file
 
     def ready(url: str) -> None:
         notes.print(f"Serving on {url}", markup=False)

@@ -252,7 +252,9 @@ class VersionStore(Protocol):
         """The task's versions that are not READY or FAILED, in order of acceptance."""
         ...
 
-    async def advance_version(self, claim: TaskClaim, ref: DocumentRef, state: VersionState) -> None: ...
+    async def advance_version(self, claim: TaskClaim, ref: DocumentRef, state: VersionState) -> None:
+        """Any state but READY, which comes with the manifest. Raises IllegalTransition, NotFound."""
+        ...
 
     async def complete_version(self, claim: TaskClaim, built: BuiltVersion) -> None:
         """Manifest, vector places and READY at once; replays change nothing."""

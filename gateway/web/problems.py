@@ -27,6 +27,10 @@ _STATUS: tuple[tuple[type[errors.GatewayError], int], ...] = (
     (errors.DeadlineExceeded, 504),
 )
 _DEFAULT_RETRY_MS = 1000
+_OF_STARLETTE: Mapping[int, type[errors.GatewayError]] = {
+    400: errors.MalformedBody,
+    405: errors.MethodNotAllowed,
+}
 
 
 def status_of(error: errors.GatewayError) -> int:
@@ -74,8 +78,8 @@ async def gateway_error(_: Request, error: Exception) -> Response:
 
 
 async def http_error(_: Request, error: Exception) -> Response:
-    """Starlette's own 404 and 405, in the same form."""
-    missing = getattr(error, "status_code", 404) != 405
-    problem = ProblemResponse(errors.NotFound() if missing else errors.MethodNotAllowed())
+    """Starlette's own 400 (a multipart form it can't read), 404 and 405, in the same form."""
+    kind = _OF_STARLETTE.get(getattr(error, "status_code", 404), errors.NotFound)
+    problem = ProblemResponse(kind())
     problem.headers.update(getattr(error, "headers", None) or {})
     return problem

@@ -5,6 +5,7 @@ from typing import TypeVar
 
 import anyio
 import orjson
+from python_multipart.multipart import parse_options_header
 from starlette.datastructures import Headers
 from starlette.types import Message, Receive
 
@@ -115,6 +116,36 @@ class ClientWatch:
         """A ``receive`` for the response: says nothing but the goodbye."""
         await self._gone.wait()
         return {"type": "http.disconnect"}
+
+
+class FormEnd:
+    """Passes a multipart body through and keeps its last bytes.
+
+    The parser takes a form that was cut off for a whole one; what is missing may be a deny list.
+    """
+
+    def __init__(self, headers: Headers, receive: Receive) -> None:
+        """Raises UnsupportedContentType, MalformedBody for a boundary or charset that can't be used."""
+        kind, options = parse_options_header(headers.get("content-type"))
+        if kind != b"multipart/form-data":
+            raise UnsupportedContentType("send multipart/form-data")
+        boundary = options.get(b"boundary", b"")
+        if not boundary or options.get(b"charset", b"utf-8").lower() != b"utf-8":
+            raise MalformedBody("a form needs a boundary, and UTF-8")
+        self._receive = receive
+        self._end = b"--" + boundary + b"--"
+        self._tail = b""
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        kept = len(self._end) + 2
+        self._tail = (self._tail + message.get("body", b"")[-kept:])[-kept:]
+        return message
+
+    def check(self) -> None:
+        """Raises MalformedBody unless the body ended with the closing boundary."""
+        if not self._tail.removesuffix(b"\r\n").endswith(self._end):
+            raise MalformedBody("the form is not whole: its closing boundary is missing")
 
 
 def bounded(receive: Receive, max_bytes: int) -> Receive:

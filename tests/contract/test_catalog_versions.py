@@ -108,6 +108,16 @@ async def test_versions_move_only_as_the_table_allows(
     assert await world.catalog.task("acme", claim.task_id) == task
 
 
+async def test_a_version_becomes_ready_with_its_manifest_only(world: World) -> None:
+    """A READY version without chunks would be released as an empty document."""
+    claim, ref = await _claimed(world)
+    for state in (VersionState.BUILDING, VersionState.VALIDATING):
+        await world.catalog.advance_version(claim, ref, state)
+    with pytest.raises(IllegalTransition):
+        await world.catalog.advance_version(claim, ref, VersionState.READY)
+    assert await _state(world, ref) is VersionState.VALIDATING
+
+
 async def test_completing_twice_changes_nothing(world: World) -> None:
     """The first manifest stays, also when the replay brings another."""
     claim, ref = await _claimed(world)

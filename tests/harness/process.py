@@ -199,7 +199,7 @@ class GatewayProcess:
 
         await eventually(says_so)
 
-    async def metric(self, name: str, **labels: str) -> float:
+    async def metric(self, name: str, /, **labels: str) -> float:
         """One sample of ``/metrics``."""
         (value,) = (
             v for n, v in await self.metrics(name) if all(f'{k}="{w}"' in n for k, w in labels.items())

@@ -331,11 +331,11 @@ async def test_a_killed_process_leaves_whole_transactions(path: Path, moment: st
         await reopened.finish(claim, TaskState.CANCELLED)
 
 
-@pytest.mark.parametrize("name", HOSTILE_NAMES, ids=lambda name: ascii(name[:12]))
+@pytest.mark.parametrize(
+    "name", [name for name in HOSTILE_NAMES if len(name) < 100], ids=lambda name: ascii(name[:12])
+)
 async def test_hostile_paths_are_only_paths(tmp_path: Path, name: str) -> None:
     """Nothing in a folder's name reaches a URL, a query string or a format."""
-    if len(name.encode()) > 200:
-        pytest.skip("longer than a file system allows")
     path = tmp_path / name.replace("/", "_") / "catalog.sqlite3"
     async with open_catalog(path) as opened:
         await opened.revoke("acme", RevocationKind.USER, "ann", "left", "admin")

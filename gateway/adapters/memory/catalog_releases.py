@@ -156,6 +156,8 @@ class ReleaseRows(CatalogRows):
         if release.state is ReleaseState.ACTIVE:
             return _activation(release)
         check_release_transition(release.state, ReleaseState.ACTIVE)
+        if release.state is ReleaseState.RETIRED:
+            raise ReleaseConflict("a retired release comes back by a rollback")
         expected = release.plan.base_sequence if expected_sequence is None else expected_sequence
         if kb.sequence != expected:
             raise ReleaseConflict("another release was activated in the meantime")

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from gateway.access.authorizer import DocumentRef
 from gateway.adapters.memory.catalog_rows import CatalogRows, DocumentRow, VersionRow
-from gateway.errors import NotFound
+from gateway.errors import IllegalTransition, NotFound
 from gateway.ingest.catalog import BuiltVersion, DocumentRecord, VectorPlace, VersionJob
 from gateway.ingest.task import TaskClaim
 from gateway.release.model import VersionState, check_version_transition
@@ -35,6 +35,8 @@ class VersionRows(CatalogRows):
         return self._version(ref)
 
     async def advance_version(self, claim: TaskClaim, ref: DocumentRef, state: VersionState) -> None:
+        if state is VersionState.READY:
+            raise IllegalTransition("a version becomes READY together with its manifest")
         _move(self._claimed(claim, ref), state)
 
     async def complete_version(self, claim: TaskClaim, built: BuiltVersion) -> None:

@@ -28,6 +28,8 @@ def activate(
     if release.state == ReleaseState.ACTIVE.value:
         return Activation(kb.name, release.kb_revision, kb.release_sequence)
     check_release_transition(ReleaseState(release.state), ReleaseState.ACTIVE)
+    if release.state == ReleaseState.RETIRED.value:
+        raise ReleaseConflict("a retired release comes back by a rollback")
     expected = release.base_sequence if expected_sequence is None else expected_sequence
     if kb.release_sequence != expected:
         raise ReleaseConflict("another release was activated in the meantime")

@@ -16,7 +16,7 @@ from gateway.adapters.sql.tables import (
     task_documents,
     vector_places,
 )
-from gateway.errors import NotFound
+from gateway.errors import IllegalTransition, NotFound
 from gateway.ingest.catalog import BuiltVersion, VectorPlace, VersionJob
 from gateway.ingest.task import TaskClaim
 from gateway.release.model import VersionState, check_version_transition
@@ -58,6 +58,8 @@ def unfinished(connection: Connection, claim: TaskClaim) -> list[VersionJob]:
 
 
 def advance(connection: Connection, claim: TaskClaim, ref: DocumentRef, state: VersionState) -> None:
+    if state is VersionState.READY:
+        raise IllegalTransition("a version becomes READY together with its manifest")
     _move(connection, claim, ref, state)
 
 

@@ -5,8 +5,7 @@ import uuid
 from collections.abc import Mapping
 
 import anyio
-from starlette.datastructures import Headers
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -21,7 +20,7 @@ from gateway.stream.channel import EventChannel
 from gateway.stream.session import CANCEL_REASONS, CloseReason, Session
 from gateway.web.problems import ProblemResponse
 from gateway.web.receiving import ClientWatch, bearer_token, field, json_object, require_json
-from gateway.web.routes.common import caller
+from gateway.web.routes.common import caller, query_fields
 from gateway.web.services import Services
 from gateway.web.sse import stream_session
 
@@ -52,7 +51,7 @@ class Answers:
             with services.registry.registered(session):
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(watch.run)
-                    tasks.start_soon(_pump, services, session, trace, Headers(scope=scope), watch)
+                    tasks.start_soon(_pump, services, session, trace, HTTPConnection(scope), watch)
                     await _respond(services, session, scope, watch, send)
                     session.cancel(CloseReason.CLIENT_GONE)  # changes nothing when it has ended
                     tasks.cancel_scope.cancel()
@@ -71,7 +70,7 @@ async def _respond(
 
 
 async def _pump(
-    services: Services, session: Session, trace: Trace, headers: Headers, watch: ClientWatch
+    services: Services, session: Session, trace: Trace, request: HTTPConnection, watch: ClientWatch
 ) -> None:
     """Runs the path inside the session's cancel scope and turns every failure into its end."""
     deadline = Deadline.after(services.settings.total_cap_ms)
@@ -79,7 +78,7 @@ async def _pump(
     try:
         with session.cancel_scope:
             try:
-                await _path(services, session, trace, headers, watch, deadline)
+                await _path(services, session, trace, request, watch, deadline)
             except GatewayError as error:
                 _failed(services, session, trace, error)
             except Exception:  # noqa: BLE001 - the last frame before the client: logged, then told as internal_error
@@ -103,19 +102,20 @@ async def _path(
     services: Services,
     session: Session,
     trace: Trace,
-    headers: Headers,
+    request: HTTPConnection,
     watch: ClientWatch,
     deadline: Deadline,
 ) -> None:
     """Steps 1-3 here, the rest in the orchestrator."""
     with trace.stage(Stage.IDENTIFY):
-        principal = await services.verifier.verify(bearer_token(headers))
+        principal = await services.verifier.verify(bearer_token(request.headers))
     principal.require("ask")
     await services.rate.admit(principal)
     session.hold(await services.sessions.acquire(deadline))
     session.principal = principal
     trace.note(tenant=principal.tenant)
-    require_json(headers)
+    query_fields(request)
+    require_json(request.headers)
     body = json_object(await watch.body(), _FIELDS)
     question = _question(body, services.settings.question_max_chars)
     if question.conversation_id:
@@ -181,6 +181,7 @@ async def _audit(services: Services, session: Session, trace: Trace) -> None:
 async def stop_answer(request: Request) -> Response:
     """204 when the answer was the caller's own and running, else 404."""
     services, principal = await caller(request, "ask")
+    query_fields(request)
     if not services.registry.stop(principal, request.path_params["request_id"]):
         raise NotFound("no such answer is running")
     return Response(status_code=204)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 import orjson
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
 from gateway.access.principal import Principal
@@ -28,14 +28,19 @@ async def caller(request: Request, scope: str) -> tuple[Services, Principal]:
 
 
 async def json_body(request: Request, *allowed: str) -> Mapping[str, object]:
+    """The body's fields; there is no query beside it."""
     services = services_of(request)
+    query_fields(request)
     require_json(request.headers)
     limited = Request(request.scope, bounded(request.receive, services.settings.body_max_bytes))
     return json_object(await limited.body(), allowed)
 
 
-def query_fields(request: Request, *allowed: str) -> dict[str, str]:
-    """Query parameters, each at most once. Raises UnknownField, InvalidField."""
+def query_fields(request: HTTPConnection, *allowed: str) -> dict[str, str]:
+    """Query parameters, each at most once. Raises UnknownField, InvalidField.
+
+    Routes without any call it too: a parameter nobody reads is refused, never passed over.
+    """
     pairs = request.query_params.multi_items()
     check_fields([name for name, _ in pairs], allowed)
     fields = dict(pairs)

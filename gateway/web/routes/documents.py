@@ -1,7 +1,8 @@
 """/v1/documents and /v1/tasks: upload, look, delete; how an import is getting on."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import PurePosixPath
 
 import orjson
@@ -12,10 +13,10 @@ from starlette.responses import Response
 from gateway.access.classes import Acl
 from gateway.access.principal import Principal
 from gateway.answer.question import checked_text
-from gateway.errors import BodyTooLarge, InvalidField, NotFound, UnsupportedContentType
+from gateway.errors import BodyTooLarge, InvalidField, NotFound, ObjectStoreUnavailable
 from gateway.ingest.catalog import DocumentRecord, ImportRequest, NewDocument
 from gateway.ingest.task import TaskRecord
-from gateway.web.receiving import bounded, check_fields
+from gateway.web.receiving import FormEnd, bounded, check_fields
 from gateway.web.routes.common import JsonResponse, caller, query_fields
 from gateway.web.routes.forms import DocumentFields, document_fields
 from gateway.web.routes.releases import record
@@ -29,16 +30,16 @@ _SOURCE_MAX_CHARS = 500
 
 
 async def upload(request: Request) -> Response:
-    """202 with the task; the originals are stored before the task exists."""
+    """202 with the task; the originals are stored before the task exists, and after every check."""
     services, principal = await caller(request, "ingest")
-    if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
-        raise UnsupportedContentType("send multipart/form-data")
-    limited = Request(request.scope, bounded(request.receive, services.settings.upload_max_bytes))
-    async with limited.form(max_files=_MAX_FILES, max_fields=_MAX_FIELDS) as form:
-        check_fields(list(form), (_FILE_FIELD, *DocumentFields.NAMES))
-        fields = document_fields(form)
-        documents = [await _stored(services, principal, file, fields) for file in _files(form, fields)]
+    query_fields(request)
     key = request.headers.get("idempotency-key")
+    key = None if key is None else checked_text(key, "Idempotency-Key", _KEY_MAX_CHARS)
+    async with _whole_form(request, services.settings.upload_max_bytes) as form:
+        fields = document_fields(form)
+        acl = Acl.parse(fields.allow, fields.deny)
+        files = _files(form, fields, services.settings.document_max_bytes)
+        documents = [await _stored(services, principal, source, file, fields, acl) for source, file in files]
     accepted = await services.catalog.accept_import(
         ImportRequest(
             tenant=principal.tenant,
@@ -48,7 +49,7 @@ async def upload(request: Request) -> Response:
             activate=fields.activate,
             allow_partial=fields.allow_partial,
             deadline_s=services.settings.task_deadline_s,
-            idempotency_key=None if key is None else checked_text(key, "Idempotency-Key", _KEY_MAX_CHARS),
+            idempotency_key=key,
             request_hash=_request_hash(documents, fields),
         )
     )
@@ -76,25 +77,47 @@ async def upload(request: Request) -> Response:
     )
 
 
-def _files(form: FormData, fields: DocumentFields) -> list[UploadFile]:
+@asynccontextmanager
+async def _whole_form(request: Request, max_bytes: int) -> AsyncIterator[FormData]:
+    end = FormEnd(request.headers, bounded(request.receive, max_bytes))
+    parsed = Request(request.scope, end.receive)
+    try:
+        await parsed.form(max_files=_MAX_FILES, max_fields=_MAX_FIELDS)
+    except OSError as error:  # larger files pass through the temporary folder, and its disk is full
+        raise ObjectStoreUnavailable("there is no room for the upload") from error
+    async with parsed.form() as form:
+        end.check()
+        check_fields(list(form), (_FILE_FIELD, *DocumentFields.NAMES))
+        yield form
+
+
+def _files(form: FormData, fields: DocumentFields, max_bytes: int) -> list[tuple[str, UploadFile]]:
+    """Each file with its source."""
     files = form.getlist(_FILE_FIELD)
     uploads = [file for file in files if isinstance(file, UploadFile)]
     if not uploads or len(uploads) != len(files):
         raise InvalidField("send at least one file as the field 'file', with a file name")
     if fields.source is not None and len(uploads) > 1:
         raise InvalidField("source names one document; send one file with it")
-    return uploads
+    named = [
+        (checked_source(file.filename if fields.source is None else fields.source), file) for file in uploads
+    ]
+    for source, file in named:
+        if (file.size or 0) > max_bytes:
+            raise BodyTooLarge(f"{source}: a document has at most {max_bytes} bytes")
+    return named
 
 
 async def _stored(
-    services: Services, principal: Principal, file: UploadFile, fields: DocumentFields
+    services: Services,
+    principal: Principal,
+    source: str,
+    file: UploadFile,
+    fields: DocumentFields,
+    acl: Acl,
 ) -> NewDocument:
     """Puts the original into the object store, named by its content."""
-    source = checked_source(fields.source or file.filename)
-    limit = services.settings.document_max_bytes
-    content = await file.read(limit + 1)
-    if len(content) > limit:
-        raise BodyTooLarge(f"{source}: a document has at most {limit} bytes")
+    content = await file.read()
     sha256 = hashlib.sha256(content).hexdigest()
     tenant = hashlib.sha256(principal.tenant.encode()).hexdigest()[:32]
     key = f"originals/{tenant}/{sha256}"
@@ -107,7 +130,7 @@ async def _stored(
         original_key=key,
         content_sha256=sha256,
         size_bytes=len(content),
-        acl=Acl.parse(fields.allow, fields.deny),
+        acl=acl,
         category=fields.category,
         valid_from=fields.valid_from,
         valid_until=fields.valid_until,
@@ -143,6 +166,7 @@ async def list_documents(request: Request) -> Response:
 
 async def get_document(request: Request) -> Response:
     services, principal = await caller(request, "ingest")
+    query_fields(request)
     document = await services.catalog.document(principal.tenant, request.path_params["document_id"])
     if document is None:
         raise NotFound("there is no such document")
@@ -152,6 +176,7 @@ async def get_document(request: Request) -> Response:
 async def delete_document(request: Request) -> Response:
     """204: blocked for every reader at once; the next release leaves it out."""
     services, principal = await caller(request, "ingest")
+    query_fields(request)
     document_id = request.path_params["document_id"]
     if not await services.catalog.delete_document(principal.tenant, document_id):
         raise NotFound("there is no such document")
@@ -161,6 +186,7 @@ async def delete_document(request: Request) -> Response:
 
 async def get_task(request: Request) -> Response:
     services, principal = await caller(request, "ingest")
+    query_fields(request)
     task = await services.catalog.task(principal.tenant, request.path_params["task_id"])
     if task is None:
         raise NotFound("there is no such task")
@@ -169,6 +195,7 @@ async def get_task(request: Request) -> Response:
 
 async def cancel_task(request: Request) -> Response:
     services, principal = await caller(request, "ingest")
+    query_fields(request)
     if not await services.catalog.request_cancel(principal.tenant, request.path_params["task_id"]):
         raise NotFound("no such task is waiting or running")
     return Response(status_code=202)

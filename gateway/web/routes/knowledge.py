@@ -84,7 +84,8 @@ def _trace(services: Services) -> Trace:
 def _top_k(value: str | None, default: int) -> int:
     if value is None:
         return default
-    if not value.isascii() or not value.isdigit() or not 1 <= int(value[:9]) <= _MAX_TOP_K:
+    digits = value.isascii() and value.isdigit() and len(value) <= len(str(_MAX_TOP_K))
+    if not digits or not 1 <= int(value) <= _MAX_TOP_K:
         raise InvalidField(f"top_k is a number from 1 to {_MAX_TOP_K}")
     return int(value)
 

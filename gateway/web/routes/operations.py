@@ -51,6 +51,7 @@ async def list_sessions(request: Request) -> Response:
 
 async def kill_session(request: Request) -> Response:
     services, principal = await caller(request, "operate")
+    query_fields(request)
     request_id = request.path_params["request_id"]
     if not services.registry.kill(principal, request_id):
         raise NotFound("no such session is running")

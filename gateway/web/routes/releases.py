@@ -90,6 +90,7 @@ async def list_revocations(request: Request) -> Response:
 
 async def lift_revocation(request: Request) -> Response:
     services, principal = await caller(request, "revoke")
+    query_fields(request)
     lifted = await services.catalog.lift(principal.tenant, request.path_params["revocation_id"])
     await record(services, principal, "revocation.lift", revocation=lifted.revocation_id)
     return JsonResponse(_revocation(lifted))
