@@ -1,8 +1,8 @@
 """The ``qa-gateway`` command. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused for want of evidence."""
 
 import sys
+from typing import NoReturn
 
-import click
 import typer
 from pydantic import ValidationError
 
@@ -24,30 +24,24 @@ for module in (serving, asking, knowledge):
 
 
 def main() -> None:
-    """Runs the command line; every failure is one line on stderr."""
+    """Runs the command line; every failure is one line on stderr. Wrong usage exits inside ``app``."""
     try:
-        code = app(standalone_mode=False)
-    except click.exceptions.Abort:
-        code = FAILED
-    except click.ClickException as error:
-        error.show()
-        code = WRONG_USAGE
+        app()
     except ValidationError as error:
         for problem in error.errors():
             name = "_".join(str(part) for part in problem["loc"]).upper()
             print(f"GATEWAY_{name}: {problem['msg']}", file=sys.stderr)
-        code = WRONG_USAGE
+        sys.exit(WRONG_USAGE)
     except ConfigurationError as error:
-        code = _failed(error.reason, error, WRONG_USAGE)
+        _fail(error.reason, error, WRONG_USAGE)
     except ApiError as error:
-        code = _failed(error.problem_code, error, FAILED)
+        _fail(error.problem_code, error, FAILED)
     except GatewayError as error:
-        code = _failed(error.code, error, FAILED)
+        _fail(error.code, error, FAILED)
     except KeyboardInterrupt:
-        code = FAILED
-    sys.exit(code or 0)
+        sys.exit(FAILED)
 
 
-def _failed(code: str, error: GatewayError, exit_code: int) -> int:
+def _fail(code: str, error: GatewayError, exit_code: int) -> NoReturn:
     print(f"{code}: {error.detail or error.title}", file=sys.stderr)
-    return exit_code
+    sys.exit(exit_code)

@@ -8,7 +8,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from gateway.cli.options import DEFAULT_URL, AsJson, KnowledgeBase, Token, Url, client, notes, out
+from gateway.cli.options import DEFAULT_URL, AsJson, KnowledgeBase, Token, Url, client, exiting, notes, out
 from gateway.client import GatewayClient, StreamEvent
 
 FAILED = 1
@@ -16,8 +16,8 @@ REFUSED = 3
 
 
 def add_commands(app: typer.Typer) -> None:
-    app.command()(ask)
-    app.command()(search)
+    app.command()(exiting(ask))
+    app.command()(exiting(search))
 
 
 def ask(

@@ -11,6 +11,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from gateway.cli.options import notes
 from gateway.client import GatewayClient
+from gateway.errors import DocumentRejected
+from gateway.ingest.parsing import format_of
 
 _BATCH_FILES = 20
 _BATCH_BYTES = 8 * 1024 * 1024
@@ -29,22 +31,37 @@ class ImportReport:
     activation: dict[str, Any] | None = None
 
 
-def uploads_below(paths: Sequence[Path]) -> list[Upload]:
-    """``(source, path)`` of every file; a folder's files are named by their path below it."""
+def uploads_below(paths: Sequence[Path], include: Sequence[str]) -> tuple[list[Upload], int]:
+    """``(source, path)`` of every file, and how many were passed over.
+
+    A folder's files are named by their path below it; hidden ones, those that match no ``include``
+    pattern and types that no parser reads are passed over there. A file named by itself is always sent.
+    """
     found: list[Upload] = []
+    skipped = 0
     for path in paths:
         if path.is_dir():
-            files = sorted(p for p in path.rglob("*") if p.is_file() and not _hidden(p, path))
-            found += [(file.relative_to(path).as_posix(), file) for file in files]
+            below = [(file.relative_to(path), file) for file in sorted(path.rglob("*")) if file.is_file()]
+            wanted = [(name.as_posix(), file) for name, file in below if _wanted(name, include)]
+            skipped += len(below) - len(wanted)
+            found += wanted
         elif path.is_file():
             found.append((path.name, path))
         else:
             raise typer.BadParameter(f"{path} does not exist")
-    return found
+    return found, skipped
 
 
-def _hidden(path: Path, root: Path) -> bool:
-    return any(part.startswith(".") for part in path.relative_to(root).parts)
+def _wanted(name: Path, include: Sequence[str]) -> bool:
+    if any(part.startswith(".") for part in name.parts):
+        return False
+    if include and not any(name.match(pattern) for pattern in include):
+        return False
+    try:
+        format_of(name.as_posix(), "")
+    except DocumentRejected:
+        return False
+    return True
 
 
 def batches(uploads: Sequence[Upload]) -> Iterator[list[Upload]]:

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from gateway.cli.importing import import_all, release, uploads_below
-from gateway.cli.options import DEFAULT_URL, AsJson, KnowledgeBase, Token, Url, client, notes, out
+from gateway.cli.options import DEFAULT_URL, AsJson, KnowledgeBase, Token, Url, client, exiting, notes, out
 
 FAILED = 1
+#: not a rich table: ids must stay whole, however narrow the terminal
+_RELEASE_LINE = "{:<36}  {:<10}  {:>3}  {:>5}  {:>6}  {}"
 
 
 class ReleaseAct(StrEnum):
@@ -30,9 +31,9 @@ class RevocationSubject(StrEnum):
 
 
 def add_commands(app: typer.Typer) -> None:
-    app.command("import")(import_)
-    app.command()(releases)
-    app.command()(revoke)
+    app.command("import")(exiting(import_))
+    app.command()(exiting(releases))
+    app.command()(exiting(revoke))
 
 
 def import_(
@@ -42,15 +43,20 @@ def import_(
     deny: Annotated[list[str] | None, typer.Option("--deny", help="Beats --allow.")] = None,
     category: Annotated[str, typer.Option("--category")] = "",
     sensitivity: Annotated[int, typer.Option("--sensitivity", min=0, max=3)] = 0,
+    include: Annotated[
+        list[str] | None, typer.Option("--include", help="Only such files of a folder, like '*.html'.")
+    ] = None,
     activate: Annotated[bool, typer.Option("--activate", help="Release it at once.")] = False,
     as_json: AsJson = False,
     url: Url = DEFAULT_URL,
     token: Token = "",
 ) -> int:
     """Import files and folders into a knowledge base (scopes ingest, and release for --activate)."""
-    uploads = uploads_below(paths)
+    uploads, skipped = uploads_below(paths, include or [])
     if not uploads:
         raise typer.BadParameter("there is no file to import")
+    if skipped:
+        notes.print(f"{skipped} hidden files and files of other types are passed over.")
     fields: dict[str, str | list[str]] = {
         "knowledge_base": kb,
         "allow": allow,
@@ -90,21 +96,19 @@ def releases(
                 for item in found:
                     print(json.dumps(item))
                 return 0
-            table = Table(box=None, pad_edge=False, header_style="bold")
-            for column in ("release", "state", "sequence", "documents", "chunks", "created"):
-                table.add_column(column)
+            print(_RELEASE_LINE.format("release", "state", "seq", "docs", "chunks", "created"))
             for item in found:
                 created = datetime.fromtimestamp(item["created_at"], UTC)
-                sequence = item["release_sequence"]
-                table.add_row(
-                    item["release_id"],
-                    item["state"],
-                    "-" if sequence is None else str(sequence),
-                    str(item["documents"]),
-                    str(item["chunks"]),
-                    f"{created:%Y-%m-%d %H:%M:%S}Z",
+                print(
+                    _RELEASE_LINE.format(
+                        item["release_id"],
+                        item["state"],
+                        item["release_sequence"] or "-",
+                        item["documents"],
+                        item["chunks"],
+                        f"{created:%Y-%m-%d %H:%M}Z",
+                    )
                 )
-            out.print(table)
             return 0
         if act is ReleaseAct.ACTIVATE:
             if release_id is None:

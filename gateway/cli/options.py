@@ -1,13 +1,17 @@
 """Options that several commands share."""
 
+import functools
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ParamSpec
 
 import typer
 from rich.console import Console
 
 from gateway.client import GatewayClient
 from gateway.settings import Settings
+
+P = ParamSpec("P")
 
 Url = Annotated[str, typer.Option("--url", envvar="GATEWAY_URL", help="The gateway's address.")]
 Token = Annotated[
@@ -37,3 +41,13 @@ def client(url: str, token: str) -> GatewayClient:
     if not token:
         raise typer.BadParameter("give a token with --token or GATEWAY_TOKEN")
     return GatewayClient(url, token)
+
+
+def exiting(command: Callable[P, int]) -> Callable[P, None]:
+    """The command as Typer runs it: what it returns becomes the exit code."""
+
+    @functools.wraps(command)
+    def run(*arguments: P.args, **named: P.kwargs) -> None:
+        raise typer.Exit(command(*arguments, **named))
+
+    return run

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from gateway.access.principal import SCOPES
-from gateway.cli.options import DataDir, Host, Port, ReadyFile, notes, out, settings_with
+from gateway.cli.options import DataDir, Host, Port, ReadyFile, exiting, notes, out, settings_with
 from gateway.errors import ConfigurationError
 from gateway.settings import Settings
 
@@ -19,7 +19,7 @@ _LONGEST_TTL_S = 366 * 86_400
 
 def add_commands(app: typer.Typer) -> None:
     for command in (demo, serve, worker, token, settings):
-        app.command()(command)
+        app.command()(exiting(command))
 
 
 def demo(
