@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from gateway.access.authorizer import Authorizer
+from gateway.access.authorizer import Authorizer, DocumentRef
 from gateway.access.principal import Principal
 from gateway.admission.bulkhead import Bulkhead
 from gateway.admission.quota import Quota, QuotaLease, ReservationKey
@@ -78,6 +78,17 @@ class Orchestrator:
         )
         return RequestContext(trace.request_id, trace.trace_id, principal, scope, release, deadline)
 
+    async def verify(self, context: RequestContext, refs: frozenset[DocumentRef]) -> None:
+        """Permissions are read fresh once more after a search: nothing leaves on an old word.
+
+        Raises what ``authorize`` raises, and PermissionsChanged when a document is no longer the caller's.
+        """
+        with stage_time(context.deadline, "catalog", self._limits.catalog_cap_ms):
+            scope = await self._authorizer.still_holds(context.principal, context.scope)
+        fresh = replace(context, scope=scope)
+        if scope is not context.scope and not await self._search.still_permitted(fresh, refs):
+            raise PermissionsChanged()
+
     async def answer(
         self, session: Session, trace: Trace, principal: Principal, question: Question, deadline: Deadline
     ) -> None:
@@ -96,7 +107,7 @@ class Orchestrator:
         fitting = self._fit(evidence, question)
         session.hold(await self._generation.acquire(deadline))
         lease = await self._reserve(session, context)
-        await self._verify_again(context, result)
+        await self.verify(context, result.refs)
         session.open(meta_of(context, self._model.name, evidence=fitting))
         with trace.stage(Stage.GENERATE):
             generated = await self._generate(session, trace, context, question, fitting)
@@ -141,14 +152,6 @@ class Orchestrator:
         )
         session.hold(lease)
         return lease
-
-    async def _verify_again(self, context: RequestContext, result: SearchResult) -> None:
-        """Permissions are read fresh once more: nothing leaves for a model on an old word."""
-        with stage_time(context.deadline, "catalog", self._limits.catalog_cap_ms):
-            scope = await self._authorizer.still_holds(context.principal, context.scope)
-        fresh = replace(context, scope=scope)
-        if scope is not context.scope and not await self._search.still_permitted(fresh, result.refs):
-            raise PermissionsChanged()
 
     async def _generate(
         self,

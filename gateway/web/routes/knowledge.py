@@ -5,12 +5,13 @@ import uuid
 from starlette.requests import Request
 from starlette.responses import Response
 
+from gateway.access.authorizer import DocumentRef
 from gateway.access.principal import Principal
 from gateway.answer.evidence import Evidence, decide
 from gateway.answer.question import checked_text
 from gateway.answer.search import SearchResult
 from gateway.context import RequestContext
-from gateway.errors import InvalidField, KnowledgeBaseNotFound, NotFound
+from gateway.errors import InvalidField, KnowledgeBaseNotFound, NotFound, ReleaseUnresolved
 from gateway.observe.trace import Trace
 from gateway.retrieval.candidate import Candidate
 from gateway.retrieval.chunk import Chunk
@@ -39,6 +40,7 @@ async def search(request: Request) -> Response:
     result = await services.search.run(
         context, trace, query, None if category is None else checked_text(category, "category", 200)
     )
+    await services.orchestrator.verify(context, result.refs)
     return JsonResponse(
         {
             "results": [_result(candidate) for candidate in result.candidates[:top_k]],
@@ -62,9 +64,14 @@ async def source(request: Request) -> Response:
         permitted = await services.authorizer.permitted(principal)
         names = [scope.knowledge_base for scope in permitted]
     for name in names:
-        context = await _bound(services, principal, name, _trace(services))
+        try:
+            context = await _bound(services, principal, name, _trace(services))
+        except ReleaseUnresolved:
+            continue  # nothing released there yet, so the passage isn't there either
         chunk = await services.search.passage(context, chunk_id)
         if chunk is not None:
+            ref = DocumentRef(chunk.document_id, chunk.document_version)
+            await services.orchestrator.verify(context, frozenset({ref}))
             return JsonResponse(_passage(chunk))
     raise NotFound("there is no such passage")
 
