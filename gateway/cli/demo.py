@@ -25,6 +25,8 @@ class DemoFailed(GatewayError):
 
 def run_demo(settings: Settings, ready_file: Path | None) -> None:
     """Serves until stopped. Raises DemoFailed when the samples can't be imported."""
+    if "log_level" not in settings.model_fields_set:
+        settings = settings.model_copy(update={"log_level": "warning"})
     failures: list[GatewayError] = []
 
     def ready(url: str, stop: Callable[[], None]) -> None:
