@@ -151,17 +151,23 @@ class GatewayClient:
             response = self._http.request(method, path, **arguments)
         except httpx2.HTTPError as error:
             raise ServerUnreachable(f"{self._http.base_url} does not answer") from error
-        if response.is_error:
+        answer = _object(response)
+        if response.is_error or answer is None:
             raise _problem(response)
-        answer: dict[str, Any] = response.json()
         return answer
 
 
-def _problem(response: httpx2.Response) -> ApiError:
+def _object(response: httpx2.Response) -> dict[str, Any] | None:
+    """The JSON object of a body; None when it is anything else, as from a proxy in front."""
     try:
         body = response.json()
     except ValueError:
-        body = {}
+        return None
+    return body if isinstance(body, dict) else None
+
+
+def _problem(response: httpx2.Response) -> ApiError:
+    body = _object(response) or {}
     return ApiError(
         response.status_code,
         str(body.get("code", "unknown")),

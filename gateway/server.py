@@ -25,7 +25,7 @@ _AFTER_DRAIN_S = 3
 
 
 #: told the address and how to stop, once the server answers; must return at once
-OnReady = Callable[[str, Callable[[], None]], None]
+OnReady = Callable[[str, Callable[[], bool]], None]
 
 
 class GatewayServer(uvicorn.Server):
@@ -50,9 +50,12 @@ class GatewayServer(uvicorn.Server):
             host, port = self.servers[0].sockets[0].getsockname()[:2]
             self._on_ready(f"http://{host}:{port}", self.stop)
 
-    def stop(self) -> None:
-        """As SIGTERM would; callable from any thread."""
+    def stop(self) -> bool:
+        """As SIGTERM would; callable from any thread. False when it is stopping already."""
+        if self.should_exit:
+            return False
         self._loop.call_soon_threadsafe(self.handle_exit, signal.SIGTERM, None)
+        return True
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

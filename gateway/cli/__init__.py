@@ -12,6 +12,7 @@ from gateway.errors import ConfigurationError, GatewayError
 
 FAILED = 1
 WRONG_USAGE = 2
+_INTERRUPTED = 130  # Typer's own code for Ctrl-C
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -27,6 +28,8 @@ def main() -> None:
     """Runs the command line; every failure is one line on stderr. Wrong usage exits inside ``app``."""
     try:
         app()
+    except SystemExit as end:
+        sys.exit(FAILED if end.code == _INTERRUPTED else end.code)
     except ValidationError as error:
         for problem in error.errors():
             name = "_".join(str(part) for part in problem["loc"]).upper()

@@ -1,6 +1,7 @@
 """``ask`` and ``search``: answers and passages in the terminal."""
 
 import json
+import unicodedata
 from collections.abc import Iterable
 from typing import Annotated, Any
 
@@ -45,7 +46,8 @@ def _ask(
             line = {"event": event.name, "id": event.sequence, **event.data}
             print(json.dumps(line, ensure_ascii=False), flush=True)
         elif event.name == "delta":
-            out.print(escape(event.data["text"]), end="")
+            # not by rich, which would drop the spaces at the end of each piece
+            print(_harmless(event.data["text"]), end="", flush=True)
         elif event.name in {"done", "error", "revoked"}:
             _show_end(event)
     if last is None or last.name not in {"done", "error", "revoked"}:
@@ -54,6 +56,11 @@ def _ask(
     if last.name != "done":
         return FAILED
     return 0 if last.data["status"] == "ANSWERED" else REFUSED
+
+
+def _harmless(text: str) -> str:
+    """The text without control characters: they could steer the terminal."""
+    return "".join(c for c in text if c in "\n\t" or unicodedata.category(c) != "Cc")
 
 
 def _show_end(event: StreamEvent) -> None:

@@ -29,15 +29,15 @@ def run_demo(settings: Settings, ready_file: Path | None) -> None:
         settings = settings.model_copy(update={"log_level": "warning"})
     failures: list[GatewayError] = []
 
-    def ready(url: str, stop: Callable[[], None]) -> None:
+    def ready(url: str, stop: Callable[[], bool]) -> None:
         threading.Thread(target=fill, args=(url, stop), name="demo", daemon=True).start()
 
-    def fill(url: str, stop: Callable[[], None]) -> None:
+    def fill(url: str, stop: Callable[[], bool]) -> None:
         try:
             _fill(settings, load_samples(), url, ready_file)
         except GatewayError as error:
-            failures.append(error)
-            stop()
+            if stop():  # else somebody has ended the demo in the middle of it
+                failures.append(error)
 
     run(settings, ready)
     if failures:

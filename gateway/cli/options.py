@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, ParamSpec
 
+import httpx2
 import typer
 from rich.console import Console
 
@@ -27,8 +28,8 @@ ReadyFile = Annotated[Path | None, typer.Option("--ready-file", help="Gets JSON 
 DEFAULT_URL = "http://127.0.0.1:8080"
 
 #: people read this one, programs read stdout
-notes = Console(stderr=True, highlight=False)
-out = Console(highlight=False, soft_wrap=True)
+notes = Console(stderr=True, highlight=False, emoji=False, soft_wrap=True)
+out = Console(highlight=False, emoji=False, soft_wrap=True)
 
 
 def settings_with(data_dir: Path | None = None, host: str | None = None, port: int | None = None) -> Settings:
@@ -40,7 +41,10 @@ def settings_with(data_dir: Path | None = None, host: str | None = None, port: i
 def client(url: str, token: str) -> GatewayClient:
     if not token:
         raise typer.BadParameter("give a token with --token or GATEWAY_TOKEN")
-    return GatewayClient(url, token)
+    try:
+        return GatewayClient(url, token)
+    except httpx2.InvalidURL as error:
+        raise typer.BadParameter(f"{url} is no address of a server") from error
 
 
 def exiting(command: Callable[P, int]) -> Callable[P, None]:

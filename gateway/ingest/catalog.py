@@ -300,10 +300,13 @@ class ReleaseStore(Protocol):
         self, claim: TaskClaim, kb_revision: str, classes: Sequence[ClassTerms]
     ) -> None: ...
 
-    async def activate(self, tenant: str, release_id: str, expected_sequence: int | None) -> Activation:
+    async def activate(
+        self, tenant: str, release_id: str, expected_sequence: int | None, claim: TaskClaim | None = None
+    ) -> Activation:
         """One conditional update: the sequence is still the one the build began with (or the
         expected one), every document of the release is live and has the ACL class it was built
-        with. Raises ReleaseConflict, NotFound, IllegalTransition.
+        with. A worker gives its ``claim``, an operator none. Raises ReleaseConflict, NotFound,
+        IllegalTransition.
         """
         ...
 

@@ -117,7 +117,7 @@ class Releaser:
         release_id = await self.build(claim)
         await self._tasks.progress(claim, "activating", 0, 1)
         try:
-            return await self._releases.activate(claim.tenant, release_id, None)
+            return await self._releases.activate(claim.tenant, release_id, None, claim)
         except ReleaseConflict:
             release = await self._releases.release(claim.tenant, release_id)
             if release is not None and release.state is ReleaseState.READY:  # it lost: nobody will want it

@@ -13,7 +13,7 @@ from gateway.retrieval.store import ChunkReader, ChunkWriter, Row
 _SAMPLES = 8
 _READ_CAP_MS = 10_000
 _NEAR = 0.999
-_ASKED_TERMS = 32
+_ASKED_TERMS = 8
 
 
 class Validator:

@@ -19,7 +19,9 @@ def text_hash(space_id: str, text: str) -> str:
 
 
 def pack(vectors: Sequence[Vector]) -> bytes:
-    packed = array("f", (value for vector in vectors for value in vector))
+    packed = array("f")
+    for vector in vectors:
+        packed.extend(vector)
     if sys.byteorder == "big":
         packed.byteswap()
     return packed.tobytes()

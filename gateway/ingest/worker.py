@@ -20,7 +20,6 @@ from gateway.ingest.releaser import Releaser
 from gateway.ingest.task import TaskClaim, TaskKind, TaskState
 from gateway.observe.logging import get_logger
 
-_POLL_S = 1.0
 _CLEANUP_S = 5.0
 #: no end of a task: its lease runs out and it is tried again, up to its attempts
 _PASSING = (Unavailable, DeadlineExceeded, Rejection)
@@ -38,6 +37,7 @@ class Worker:
         *,
         lease_s: float,
         attempts: int,
+        poll_s: float = 1.0,
     ) -> None:
         self._name = name
         self._tasks = tasks
@@ -45,6 +45,7 @@ class Worker:
         self._releaser = releaser
         self._lease_s = lease_s
         self._attempts = attempts
+        self._poll_s = poll_s
         self._wake = anyio.Event()
         self._log = get_logger("ingest.worker")
 
@@ -62,7 +63,7 @@ class Worker:
                 self._log.warning("worker.catalog_unavailable", detail=error.detail)
                 claim = None
             if claim is None:
-                with anyio.move_on_after(_POLL_S):
+                with anyio.move_on_after(self._poll_s):
                     await self._wake.wait()
             else:
                 await self.work(claim)

@@ -46,14 +46,14 @@ class EventChannel:
             self._text_bytes += len(text.encode())
             self._readable.set()
 
-    def close(self, last: Event | None = None, *, discard: bool = False) -> None:
+    def close(self, *last: Event, discard: bool = False) -> None:
         """Accepts nothing after ``last``; with ``discard`` what is unread is dropped first."""
         if discard:
             self._events.clear()
             self._text.clear()
             self._text_bytes = 0
-        if last is not None:
-            self.put(last)
+        for event in last:
+            self.put(event)
         self._closed = True
         self._readable.set()
         self._writable.set()

@@ -1,6 +1,7 @@
 """A session: one running answer, its channel to the client, and the one way to end it early."""
 
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
 from enum import StrEnum
 from typing import Protocol
 
@@ -75,7 +76,7 @@ class Session:
         self._channel = channel
         self._order = StreamOrder()
         self._opening = anyio.Event()
-        self._meta_sent = False
+        self._meta: Meta | None = None
         self._text_written = False
         self._held: list[Releasable] = []
 
@@ -89,13 +90,13 @@ class Session:
         """From here on the response is a stream and every failure is an event."""
         if self.close_reason is None:
             self._channel.put(meta)
-            self._meta_sent = True
+            self._meta = meta
             self._opening.set()
 
     @property
     def opened(self) -> bool:
         """Whether ``meta`` was queued: the response is, or is about to be, a stream."""
-        return self._meta_sent
+        return self._meta is not None
 
     async def write(self, text: str) -> None:
         """Sends text; waits while the client is too far behind."""
@@ -135,12 +136,17 @@ class Session:
         return True
 
     def revoke(self, event: Revoked, error: GatewayError) -> bool:
-        """Ends it with ``revoked``, unread text dropped; before ``open`` with the error."""
-        if not self.opened:
+        """Ends it with ``revoked``, everything unread dropped; before ``open`` with the error.
+
+        A ``meta`` that hasn't left yet still comes first, as the order wants, but without its sources.
+        """
+        if self._meta is None:
             return self._end_with_error(CloseReason.REVOKED, error)
         if not self._close(CloseReason.REVOKED):
             return False
-        self._channel.close(event, discard=True)
+        unsent = self._order.state is StreamState.IDLE
+        first = (replace(self._meta, sources=()),) if unsent else ()
+        self._channel.close(*first, event, discard=True)
         self.cancel_scope.cancel(CloseReason.REVOKED.value)
         return True
 

@@ -88,9 +88,7 @@ class Demo:
     def ask(self, token: str, question: str, **fields: Any) -> Answer:
         response = self.request("POST", "/v1/answers", token, json={"question": question, **fields})
         if response.status_code != 200:
-            return Answer(
-                response.status_code, response.headers, (), dict(response.json()), response.content
-            )
+            return Answer(response.status_code, response.headers, (), dict(response.json()), response.content)
         events = tuple(EventReader().feed(response.content))
         return Answer(200, response.headers, events, None, response.content)
 

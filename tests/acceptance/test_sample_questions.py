@@ -49,7 +49,7 @@ def test_an_answerable_question_cites_its_document(demo: Demo, question: SampleQ
 def test_a_question_without_evidence_is_refused_before_any_model(
     demo: Demo, question: SampleQuestion
 ) -> None:
-    """No text, no source, no model call, and a reason. What isn't for the asker looks like what isn't there."""
+    """No text, no source, no model call, and a reason."""
     before = demo.model_calls
     answer = asked(demo, question)
     done = answer.done
@@ -98,3 +98,25 @@ def shape(answer: Answer) -> list[tuple[str, int, dict[str, object]]]:
         (e.name, e.sequence, {k: None if k in varying else v for k, v in e.data.items()})
         for e in answer.events
     ]
+
+
+CONVERSATIONS = [
+    ("bob", "What is the usual cause of ERR_CONN_RESET?", "What does ERR_FOO_999 mean?"),
+    ("bob", "Which team is the owner of risk-service?", "And how long does a break-glass session last?"),
+    ("dave", "Are digital goods refundable after the download?", "What is the capital of Mongolia?"),
+    ("dave", "中国大陆的退货期限是几天？", "今天上海的天气怎么样？"),
+]
+
+
+@pytest.mark.parametrize(("user", "good", "bad"), CONVERSATIONS, ids=[bad for _, _, bad in CONVERSATIONS])
+def test_a_conversation_never_stands_in_for_evidence(demo: Demo, user: str, good: str, bad: str) -> None:
+    """An answer, then an unanswerable question in the same conversation: refused, without a model call."""
+    token = demo.tokens[user]
+    conversation = f"talk-{user}-{len(good)}"
+    assert demo.ask(token, good, conversation_id=conversation).done["status"] == "ANSWERED"
+    before = demo.model_calls
+    for _ in range(2):
+        refused = demo.ask(token, bad, conversation_id=conversation)
+        assert refused.done["status"] == "REFUSED_NO_EVIDENCE", refused.text
+        assert (refused.text, refused.meta["sources"]) == ("", [])
+    assert demo.model_calls == before

@@ -5,7 +5,14 @@ from dataclasses import replace
 import pytest
 
 from gateway.access.authorizer import DocumentRef
-from gateway.errors import Conflict, IllegalTransition, KnowledgeBaseNotFound, NotFound, ReleaseConflict
+from gateway.errors import (
+    Conflict,
+    IllegalTransition,
+    KnowledgeBaseNotFound,
+    NotFound,
+    ReleaseConflict,
+    StaleFence,
+)
 from gateway.ingest.catalog import Activation, PlannedDocument, ReleasePlan
 from gateway.ingest.task import TaskClaim, TaskState
 from gateway.release.model import (
@@ -447,6 +454,22 @@ async def test_an_operator_may_choose_the_slower_build_by_naming_the_sequence(wo
     activation = await world.catalog.activate("acme", slow.release_id, 1)
     assert activation == Activation("handbook", slow.kb_revision, 2)
     assert _refs(slow) == {ref}
+
+
+async def test_a_worker_that_lost_its_task_activates_nothing(world: World) -> None:
+    """With its claim an activation is fenced like every other write; an operator's has no claim."""
+    await world.import_ready(upload("a.md"))
+    claim = await world.release_claim()
+    plan = await world.catalog.begin_release(claim, SPACE, CONFIG)
+    for state in (ReleaseState.VALIDATING, ReleaseState.READY):
+        await world.catalog.advance_release(claim, plan.release_id, state)
+    world.clock.advance(31)
+    taken_over = await world.claim()
+    with pytest.raises(StaleFence):
+        await world.catalog.activate("acme", plan.release_id, None, claim)
+    assert await world.catalog.active("acme", plan.kb_id) is None
+    activation = await world.catalog.activate("acme", plan.release_id, None, taken_over)
+    assert activation.release_sequence == 1
 
 
 async def test_activation_can_demand_a_sequence(world: World) -> None:

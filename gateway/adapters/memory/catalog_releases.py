@@ -148,7 +148,11 @@ class ReleaseRows(CatalogRows):
             counted.acl_class: counted for counted in classes
         }
 
-    async def activate(self, tenant: str, release_id: str, expected_sequence: int | None) -> Activation:
+    async def activate(
+        self, tenant: str, release_id: str, expected_sequence: int | None, claim: TaskClaim | None = None
+    ) -> Activation:
+        if claim is not None:
+            self._held(claim)
         release = self._release(tenant, release_id)
         if release is None:
             raise NotFound()

@@ -5,6 +5,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, and_, exists, or_, select, update
 
 from gateway.adapters.sql import lexicon
+from gateway.adapters.sql.claims import held
 from gateway.adapters.sql.rows import known_kb, locked_kb
 from gateway.adapters.sql.tables import (
     document_versions,
@@ -16,13 +17,21 @@ from gateway.adapters.sql.tables import (
 )
 from gateway.errors import NotFound, ReleaseConflict
 from gateway.ingest.catalog import Activation
+from gateway.ingest.task import TaskClaim
 from gateway.release.model import ReleaseState, VersionState, check_release_transition
 from gateway.stream.revocation import RevocationKind
 
 
 def activate(
-    connection: Connection, now: float, tenant: str, release_id: str, expected_sequence: int | None
+    connection: Connection,
+    now: float,
+    tenant: str,
+    release_id: str,
+    expected_sequence: int | None,
+    claim: TaskClaim | None,
 ) -> Activation:
+    if claim is not None:
+        held(connection, claim)
     kb = locked_kb(connection, _owned(connection, tenant, release_id).kb_id)
     release = _owned(connection, tenant, release_id)  # again, now that nobody else can change it
     if release.state == ReleaseState.ACTIVE.value:

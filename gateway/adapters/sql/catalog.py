@@ -231,9 +231,12 @@ class SqlCatalog:
     async def store_terms(self, claim: TaskClaim, kb_revision: str, classes: Sequence[ClassTerms]) -> None:
         await self._write(lambda c, now: releases.store_terms(c, claim, kb_revision, classes))
 
-    async def activate(self, tenant: str, release_id: str, expected_sequence: int | None) -> Activation:
+    async def activate(
+        self, tenant: str, release_id: str, expected_sequence: int | None, claim: TaskClaim | None = None
+    ) -> Activation:
         return await self._write(
-            lambda c, now: activation.activate(c, now, tenant, release_id, expected_sequence), durable=True
+            lambda c, now: activation.activate(c, now, tenant, release_id, expected_sequence, claim),
+            durable=True,
         )
 
     async def roll_back(self, tenant: str, knowledge_base: str) -> Activation:

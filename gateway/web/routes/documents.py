@@ -185,7 +185,7 @@ async def delete_document(request: Request) -> Response:
 
 
 async def get_task(request: Request) -> Response:
-    services, principal = await caller(request, "ingest")
+    services, principal = await caller(request, "ingest", "release")
     query_fields(request)
     task = await services.catalog.task(principal.tenant, request.path_params["task_id"])
     if task is None:

@@ -11,6 +11,8 @@ from gateway.answer.question import checked_text
 from gateway.errors import InvalidField
 
 _TEXT_MAX_CHARS = 300
+#: what names something that is asked for later, under the same limit there
+_NAME_MAX_CHARS = 256
 _APPROVALS = ("unreviewed", "approved")
 _BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
@@ -45,10 +47,10 @@ def document_fields(form: FormData) -> DocumentFields:
     if not allow:
         raise InvalidField("allow is missing: name at least one group:NAME, user:NAME or public")
     fields = DocumentFields(
-        knowledge_base=checked_text(_one(form, "knowledge_base"), "knowledge_base", _TEXT_MAX_CHARS),
+        knowledge_base=checked_text(_one(form, "knowledge_base"), "knowledge_base", _NAME_MAX_CHARS),
         allow=allow,
         deny=_many(form, "deny"),
-        category=_text(form, "category"),
+        category=_text(form, "category", _NAME_MAX_CHARS),
         valid_from=_moment(form, "valid_from"),
         valid_until=_moment(form, "valid_until"),
         sensitivity=_sensitivity(form),
@@ -84,9 +86,9 @@ def _one(form: FormData, name: str) -> str | None:
     return str(values[0]) if values else None
 
 
-def _text(form: FormData, name: str) -> str:
+def _text(form: FormData, name: str, max_chars: int = _TEXT_MAX_CHARS) -> str:
     value = _one(form, name)
-    return checked_text(value, name, _TEXT_MAX_CHARS) if value else ""
+    return checked_text(value, name, max_chars) if value else ""
 
 
 def _flag(form: FormData, name: str) -> bool:

@@ -21,6 +21,7 @@ from gateway.web.services import Services
 _MODES = ("auto", "vectorstore", "sdk")
 _SERVED_BY = "sdk"
 _MAX_TOP_K = 100
+_NAME_MAX_CHARS = 256
 
 
 async def search(request: Request) -> Response:
@@ -38,7 +39,10 @@ async def search(request: Request) -> Response:
     trace = _trace(services)
     context = await _bound(services, principal, fields.get("knowledge_base"), trace)
     result = await services.search.run(
-        context, trace, query, None if category is None else checked_text(category, "category", 200)
+        context,
+        trace,
+        query,
+        None if category is None else checked_text(category, "category", _NAME_MAX_CHARS),
     )
     await services.orchestrator.verify(context, result.refs)
     return JsonResponse(

@@ -1,0 +1,111 @@
+"""Vector files and chunk files: what is written comes back, and nothing that is damaged does."""
+
+import pytest
+
+from gateway.adapters.memory.objects import MemoryObjects
+from gateway.errors import InvariantViolated, NotFound
+from gateway.ingest import chunkfile
+from gateway.ingest.catalog import VectorPlace
+from gateway.ingest.document import BuiltDocument, Passage
+from gateway.ingest.validator import sample_positions
+from gateway.ingest.vectors import VectorFiles, pack, text_hash, unpack
+
+VECTORS = [(1.0, 0.0, -0.5), (0.25, 3.0, 1e-3)]
+
+
+class CountingObjects(MemoryObjects):
+    """Counts reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads: list[str] = []
+
+    async def get(self, key: str) -> bytes:
+        self.reads.append(key)
+        return await super().get(key)
+
+
+def test_vectors_come_back_as_float32() -> None:
+    """Four bytes a number, little-endian; what float32 can hold comes back exactly."""
+    packed = pack(VECTORS)
+    assert len(packed) == 24
+    assert packed[:4] == b"\x00\x00\x80?"
+    found = unpack(packed, 3)
+    assert found[0] == VECTORS[0]
+    assert found[1] == pytest.approx(VECTORS[1])
+    assert pack(found) == packed
+    assert unpack(b"", 3) == []
+
+
+def test_a_torn_file_holds_no_vectors() -> None:
+    """Neither half a number nor half a vector is read as something shorter."""
+    for cut in (1, 4, 8):
+        with pytest.raises(InvariantViolated):
+            unpack(pack(VECTORS)[:-cut], 3)
+
+
+def test_the_same_text_in_another_space_is_another_vector() -> None:
+    """And no two pairs of space and text share a name."""
+    names = {text_hash("a", "text"), text_hash("b", "text"), text_hash("a", "texts"), text_hash("at", "ext")}
+    assert len(names) == 4
+
+
+async def test_each_place_gives_its_own_vector_and_each_file_is_read_once() -> None:
+    """Over several loads, as the documents of one release ask for them."""
+    objects = CountingObjects()
+    await objects.put("one", pack(VECTORS))
+    await objects.put("two", pack(VECTORS[:1]))
+    files = VectorFiles(objects, 3)
+    found = await files.load({"a": VectorPlace("one", 1), "b": VectorPlace("two", 0)})
+    again = await files.load({"c": VectorPlace("one", 0)})
+    assert found["a"] == pytest.approx(VECTORS[1])
+    assert (found["b"], again["c"]) == (VECTORS[0], VECTORS[0])
+    assert objects.reads == ["one", "two"]
+
+
+async def test_the_files_in_memory_are_bounded() -> None:
+    """The ones used longest ago go first."""
+    objects = CountingObjects()
+    for n in range(65):
+        await objects.put(f"f{n}", pack(VECTORS))
+    files = VectorFiles(objects, 3)
+    places = {f"t{n}": VectorPlace(f"f{n}", 0) for n in range(65)}
+    await files.load(places)
+    objects.reads.clear()
+    await files.load({"t64": places["t64"], "t0": places["t0"]})
+    assert objects.reads == ["f0"]
+
+
+async def test_a_place_beyond_its_file_and_a_missing_file_are_told() -> None:
+    """Never somebody else's vector, never a shorter one."""
+    objects = MemoryObjects()
+    await objects.put("one", pack(VECTORS))
+    files = VectorFiles(objects, 3)
+    with pytest.raises(InvariantViolated):
+        await files.load({"a": VectorPlace("one", 2)})
+    with pytest.raises(NotFound):
+        await files.load({"a": VectorPlace("gone", 0)})
+
+
+def test_a_chunk_file_comes_back_whole() -> None:
+    """Titles, versions, breadcrumbs, pages and raw contents in any script."""
+    built = BuiltDocument(
+        "说明 😀", "markdown/1", "structure/1", (Passage("A > B", "raw\n\ttext", 3), Passage("", "第一条"))
+    )
+    assert chunkfile.load(chunkfile.dump(built)) == built
+
+
+@pytest.mark.parametrize(
+    ("rows", "positions"),
+    [(0, set()), (1, {0}), (3, {0, 1, 2}), (8, set(range(8))), (80, set(range(0, 80, 10)))],
+)
+def test_samples_are_spread_over_all_rows(rows: int, positions: set[int]) -> None:
+    """Every row of a small revision, eight of a large one."""
+    assert sample_positions(rows) == positions
+
+
+def test_the_last_part_of_a_large_revision_is_sampled_too() -> None:
+    """Eight samples leave no gap longer than an eighth."""
+    positions = sorted(sample_positions(1003))
+    assert len(positions) == 8
+    assert max(b - a for a, b in zip(positions, [*positions[1:], 1003], strict=True)) <= 126
