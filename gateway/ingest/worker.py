@@ -148,11 +148,11 @@ class Worker:
             await self._releaser.build(claim)
             return _Ending(TaskState.SUCCEEDED)
         rejected = await self._pipeline.run(claim)
-        if rejected and not claim.allow_partial:
+        if claim.activate and (claim.allow_partial or not rejected):
+            await self._releaser.build_and_activate(claim)
+        if rejected:
             detail = f"{rejected} of the documents can't be imported"
             return _Ending(TaskState.FAILED, "documents_failed", detail)
-        if claim.activate:
-            await self._releaser.build_and_activate(claim)
         return _Ending(TaskState.SUCCEEDED)
 
 

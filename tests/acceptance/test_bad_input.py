@@ -364,7 +364,7 @@ async def test_a_query_parameter_is_checked_like_a_field(server: Server, door: D
 
 
 UNKNOWN_PATHS = (
-    *("/v1", "/v1/answer", "/v1/answers/a/b", "/v2/answers", "/V1/answers", "/admin", "/.env"),
+    *("/v1/search/", "/v1", "/v1/answer", "/v1/answers/a/b", "/v2/answers", "/V1/answers", "/admin", "/.env"),
     *("/static/", "/static/none.js", "/static/../app.py", "/static/%2e%2e/routing.py", "/static//etc/passwd"),
     *("/static/..%2f..%2fsettings.py", "/v1/documents/a/acl", "/%00", "/" + "a" * 3000, "/*"),
 )
