@@ -7,7 +7,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 
-from gateway.bootstrap import open_services
+from gateway.bootstrap.embedded import open_services
 from gateway.errors import GatewayError
 from gateway.settings import Settings
 from gateway.web.middleware import SafetyHeaders
@@ -32,6 +32,10 @@ def create_app(settings: Settings, services: Services | None = None) -> Starlett
     return Starlette(
         routes=routes(),
         middleware=[Middleware(SafetyHeaders)],
-        exception_handlers={GatewayError: gateway_error, HTTPException: http_error},
+        exception_handlers={
+            GatewayError: gateway_error,
+            HTTPException: http_error,
+            Exception: gateway_error,  # a defect: told as internal_error here, raised on for the log
+        },
         lifespan=lifespan,
     )

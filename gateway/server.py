@@ -13,7 +13,7 @@ from types import FrameType
 import uvicorn
 
 from gateway.app import create_app
-from gateway.bootstrap import open_services
+from gateway.bootstrap.embedded import open_services
 from gateway.errors import ConfigurationError
 from gateway.observe.logging import configure_logging, get_logger
 from gateway.settings import Settings

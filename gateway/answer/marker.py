@@ -31,5 +31,7 @@ class MarkerHold:
 
     def flush(self) -> str:
         """The end of the answer: whatever was held and isn't the marker."""
+        if self.found:
+            return ""
         held, self._held = self._held, ""
-        return "" if self._open or held.strip() == self._marker else held
+        return held

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from gateway.bootstrap import local_key
+from gateway.bootstrap.identity import local_key
 from gateway.cli.importing import release, wait_for
 from gateway.cli.options import notes, out
 from gateway.client import GatewayClient

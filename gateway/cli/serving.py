@@ -76,7 +76,7 @@ def token(
     data_dir: DataDir = None,
 ) -> int:
     """Sign a token with the local key (development)."""
-    from gateway.bootstrap import local_key
+    from gateway.bootstrap.identity import local_key
 
     scopes = [name.strip() for name in scope.split(",") if name.strip()]
     unknown = set(scopes) - SCOPES

@@ -16,7 +16,7 @@ from gateway.adapters.memory.models import FixedEmbedder, Gate, ScriptedModel
 from gateway.adapters.memory.objects import MemoryObjects
 from gateway.adapters.memory.vectors import MemoryVectors
 from gateway.adapters.tokens import LocalKey
-from gateway.bootstrap import Parts, compose
+from gateway.bootstrap.composition import Parts, compose
 from gateway.ingest.building import build_document
 from gateway.ingest.catalog import ImportRequest, NewDocument
 from gateway.ingest.document import BuiltDocument
