@@ -29,7 +29,7 @@ def create_app(settings: Settings, services: Services | None = None) -> Starlett
             app.state.services = opened
             yield
 
-    return Starlette(
+    app = Starlette(
         routes=routes(),
         middleware=[Middleware(SafetyHeaders)],
         exception_handlers={
@@ -39,3 +39,6 @@ def create_app(settings: Settings, services: Services | None = None) -> Starlett
         },
         lifespan=lifespan,
     )
+    # A redirect would name a host that the caller chose.
+    app.router.redirect_slashes = False
+    return app

@@ -7,6 +7,9 @@ from enum import StrEnum
 from gateway.release.model import RetrievalConfig
 from gateway.retrieval.chunk import Chunk
 
+#: stored vectors are rounded: two at right angles may differ from 0 by this much
+_ROUNDING = 1e-6
+
 
 class RefusalReason(StrEnum):
     """Stable codes of a refusal, as they go out in ``done.reasons``."""
@@ -74,7 +77,7 @@ def decide(config: RetrievalConfig, signals: GateSignals) -> GateDecision:
     score = config.w_similarity * similarity + config.w_coverage * signals.coverage - config.bias
     reasons: list[RefusalReason] = []
     # Written so that a NaN refuses.
-    if not (similarity > 0 and score >= 0):
+    if not (similarity > _ROUNDING and score >= 0):
         reasons.append(RefusalReason.BELOW_THRESHOLD)
     if signals.missing_key_terms or not signals.coverage >= config.min_coverage:
         reasons.append(RefusalReason.KEY_TERMS_NOT_COVERED)

@@ -8,6 +8,7 @@ from gateway.answer.marker import MarkerHold
 from gateway.answer.model import AnswerModel, ModelFinish, ModelPiece, ModelUsage, TextPiece
 from gateway.answer.prompt import Prompt
 from gateway.context import Deadline
+from gateway.errors import UpstreamFailed
 from gateway.observe.hooks import ModelCall
 from gateway.observe.trace import Trace
 from gateway.stream.protocol import Usage
@@ -48,6 +49,8 @@ class Generation:
                 await self._take(piece)
         await self._send(self._citations.feed(self._marker.flush()) + self._citations.flush())
         text = "".join(self._text)
+        if not text.strip() and not self._marker.found:
+            raise UpstreamFailed("the model gave no answer")
         return Generated(
             text=text,
             cited=tuple(self._citations.cited),

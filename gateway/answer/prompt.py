@@ -67,7 +67,9 @@ def _passage(item: Evidence, fence: str) -> str:
     head.append(f"approval: {_line(chunk.approval)}")
     if chunk.risk:
         head.append(f"risk: {', '.join(map(_line, chunk.risk))}")
-    body = chunk.content.replace(fence, "")
+    body = chunk.content
+    while fence in body:  # a part that is taken out may join two others into the fence again
+        body = body.replace(fence, "")
     return f"passage {item.n} ({'; '.join(head)})\n{body}"
 
 

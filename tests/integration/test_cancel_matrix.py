@@ -211,6 +211,11 @@ FAILURES: dict[str, tuple[Callable[[], World], int | str, str]] = {
         "error",
         "upstream_failed",
     ),
+    "no_answer_at_all": (
+        lambda: World(model=ScriptedModel(["  ", "\n"])),
+        "error",
+        "upstream_failed",
+    ),
     "at_the_end": (
         lambda: World(model=ScriptedModel(PIECES, fail={len(PIECES): UpstreamFailed()})),
         "error",
