@@ -253,7 +253,7 @@ async def test_only_citations_of_the_evidence_survive(patient: GatewayProcess, s
     (citation,) = events[-1].data["citations"]
     source = events[0].data["sources"][0]
     assert (citation["n"], citation["document_id"]) == (1, source["document_id"])
-    assert "42 megabytes" in citation["quote"]
+    assert "megabytes" in citation["quote"]
 
 
 async def test_a_refusal_calls_no_model(patient: GatewayProcess, stub: ModelStub) -> None:
