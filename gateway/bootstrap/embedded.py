@@ -12,7 +12,6 @@ from gateway.adapters.extractive import ExtractiveModel
 from gateway.adapters.milvus import MilvusStore
 from gateway.adapters.milvus_lite import LiteChild
 from gateway.adapters.objects import open_objects
-from gateway.adapters.openai import OpenAIModel
 from gateway.adapters.sql.catalog import open_catalog
 from gateway.adapters.tokens import LocalKey
 from gateway.answer.model import AnswerModel
@@ -93,6 +92,8 @@ async def embedded_parts(settings: Settings) -> AsyncIterator[Parts]:
 def _model(settings: Settings, embedder: BundledEmbedder, stack: AsyncExitStack) -> tuple[AnswerModel, Check]:
     if settings.model_base_url is None:
         return ExtractiveModel(embedder), _always
+    from gateway.adapters.openai import OpenAIModel  # the SDK takes a second to load: only who uses it waits
+
     key = settings.model_api_key
     model = OpenAIModel(
         settings.model_base_url,

@@ -36,10 +36,16 @@ asyncio.run(main())
 """
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The shared child's own."""
+    return tmp_path_factory.mktemp("lite-child")
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def child(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LiteChild]:
+async def child(folder: Path) -> AsyncIterator[LiteChild]:
     """One child whose health checks leave it alone, for tests that hold it up."""
-    one = LiteChild(tmp_path_factory.mktemp("lite"), health_every_s=600, lock_wait_s=0)
+    one = LiteChild(folder, health_every_s=600, lock_wait_s=0)
     await one.start()
     try:
         yield one
@@ -94,11 +100,9 @@ async def test_a_caller_without_the_secret_is_refused(child: LiteChild) -> None:
         await stranger.aclose()
 
 
-async def test_a_second_child_on_the_folder_is_refused(
-    child: LiteChild, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+async def test_a_second_child_on_the_folder_is_refused(child: LiteChild, folder: Path) -> None:
     """Two processes on one folder would destroy it: the second doesn't start, the first goes on."""
-    second = LiteChild(tmp_path_factory.getbasetemp() / "lite0", lock_wait_s=0)
+    second = LiteChild(folder, lock_wait_s=0)
     with pytest.raises(ConfigurationError) as raised:
         await second.start()
     assert raised.value.reason == "data_dir_in_use"
@@ -106,11 +110,9 @@ async def test_a_second_child_on_the_folder_is_refused(
     await second.aclose()
 
 
-async def test_a_port_that_does_not_show_the_marker_is_not_believed(
-    child: LiteChild, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+async def test_a_port_that_does_not_show_the_marker_is_not_believed(child: LiteChild, folder: Path) -> None:
     """Whoever answers on the port must hold this folder, not just speak the protocol."""
-    file = tmp_path_factory.getbasetemp() / "lite0" / "marker"
+    file = folder / "marker"
     marker = file.read_text()
     file.write_text("0" * 32)
     try:
