@@ -12,6 +12,7 @@ demo: $(VENV)/base.stamp
 	@exec $(BIN)/qa-gateway demo $(DEMO_ARGS)
 
 test: $(VENV)/dev.stamp system-packages
+	@$(BIN)/python -m compileall -q gateway tests loadtest eval
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 check: $(VENV)/dev.stamp
@@ -40,7 +41,7 @@ $(UV): requirements/tools.txt | $(VENV)/bin/python
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/tools.txt
 	@touch $@
 
-INSTALL := $(UV) pip install --quiet --python $(BIN)/python
+INSTALL := $(UV) pip install --quiet --compile-bytecode --python $(BIN)/python
 
 $(VENV)/base.stamp: requirements/base.txt pyproject.toml $(UV)
 	$(INSTALL) --require-hashes -r requirements/base.txt

@@ -180,6 +180,13 @@ class Authorizer:
             raise KnowledgeBaseRequired(sorted(scope.knowledge_base for scope in scopes))
         return scopes[0]
 
+    async def refuse_revoked(self, principal: Principal) -> None:
+        """For acts that need no scope of a knowledge base: a revoked user is refused whatever token he
+        brings. Raises PrincipalRevoked, CatalogUnavailable.
+        """
+        if principal.subject in (await self._catalog.revocations(principal.tenant)).users:
+            raise PrincipalRevoked()
+
     async def permitted(self, principal: Principal) -> list[AccessScope]:
         """Every knowledge base the caller may ask; may be empty."""
         return await self._scopes(principal, None)

@@ -97,6 +97,7 @@ class Orchestrator:
         self._generation.check_queue()
         result = await self._search.run(context, trace, question.text)
         session.documents = result.refs
+        await self.verify(context, result.refs)
         evidence = self._evidence(result)
         with trace.stage(Stage.GATE):
             reasons = self._gate(context, result, evidence, question)

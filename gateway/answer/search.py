@@ -17,18 +17,23 @@ from gateway.retrieval.chunk import Chunk, embedded_text
 from gateway.retrieval.keyterms import missing_key_terms
 from gateway.retrieval.lexicon import Lexicon, TermStatistics
 from gateway.retrieval.query import ScopedQuery
-from gateway.retrieval.retriever import Retriever, belongs
+from gateway.retrieval.retriever import Found, Retriever, belongs
 from gateway.retrieval.store import ChunkReader
 from gateway.retrieval.terms import terms_of
+
+_DEEPER = 8
 
 
 @dataclass(frozen=True, slots=True)
 class SearchCaps:
-    """Milliseconds each step may take, always inside the request's deadline."""
+    """Milliseconds each step may take, always inside the request's deadline; ``enough`` is how many
+    candidates must outlive the re-check before a second, deeper search isn't worth it.
+    """
 
     embed_ms: int
     retrieval_ms: int
     catalog_ms: int
+    enough: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +103,16 @@ class PermittedSearch:
             trace.hooks.retrieval()
             with stage_time(deadline, "retrieval", self._caps.retrieval_ms) as stage:
                 found = await self._retriever.search(query, question, vector, stage)
-        dropped: Counter[str] = Counter({DropReason.FOREIGN.value: found.foreign})
+        kept, dropped = await self._permitted(context, trace, found)
+        if found.cut and dropped.total() and len(kept) < self._caps.enough:
+            # What was deleted or revoked since the build crowds out what is still there: look deeper.
+            with trace.stage(Stage.RETRIEVE), await self._retrieval.acquire(deadline):
+                with stage_time(deadline, "retrieval", self._caps.retrieval_ms) as stage:
+                    found = await self._retriever.search(query, question, vector, stage, deeper=_DEEPER)
+            kept, dropped = await self._permitted(context, trace, found)
         terms = tuple(dict.fromkeys(terms_of(question)))
         with trace.stage(Stage.RECHECK):
             with stage_time(deadline, "catalog", self._caps.catalog_ms) as stage:
-                kept = await self._permitted(context, found.candidates, dropped)
                 statistics = await self._lexicon.statistics(query, terms, stage)
         for reason, count in dropped.items():
             for _ in range(count):
@@ -129,16 +139,19 @@ class PermittedSearch:
         return all(verdict is None for verdict in verdicts.values())
 
     async def _permitted(
-        self, context: RequestContext, candidates: Sequence[Candidate], dropped: Counter[str]
-    ) -> tuple[Candidate, ...]:
-        verdicts = await self._recheck.check(
-            context.scope, [candidate.ref for candidate in candidates], time.time()
-        )
+        self, context: RequestContext, trace: Trace, found: Found
+    ) -> tuple[tuple[Candidate, ...], Counter[str]]:
+        """The candidates that the catalog permits right now, and a count of why others aren't."""
+        dropped: Counter[str] = Counter({DropReason.FOREIGN.value: found.foreign})
+        refs = [candidate.ref for candidate in found.candidates]
+        with trace.stage(Stage.RECHECK):
+            with stage_time(context.deadline, "catalog", self._caps.catalog_ms):
+                verdicts = await self._recheck.check(context.scope, refs, time.time())
         kept = []
-        for candidate in candidates:
+        for candidate in found.candidates:
             reason = verdicts[candidate.ref]
             if reason is None:
                 kept.append(candidate)
             else:
                 dropped[reason.value] += 1
-        return tuple(kept)
+        return tuple(kept), dropped

@@ -28,7 +28,8 @@ from gateway.settings import Settings
 from gateway.stream.protocol import AnswerStatus
 from gateway.stream.registry import SessionRegistry
 from gateway.stream.session import CANCEL_REASONS
-from gateway.web.services import Check, KnowledgeCatalog, Services
+from gateway.web.readiness import Check, Readiness
+from gateway.web.services import KnowledgeCatalog, Services
 
 #: an import waits for its turn, nobody waits for an import
 _OFFLINE_WAIT_MS = 60_000
@@ -78,7 +79,12 @@ def compose(settings: Settings, parts: Parts) -> tuple[Services, Worker]:
         CatalogRecheck(parts.catalog),
         embedding=embedding,
         retrieval=retrieval,
-        caps=SearchCaps(settings.embed_cap_ms, settings.retrieval_cap_ms, settings.catalog_cap_ms),
+        caps=SearchCaps(
+            embed_ms=settings.embed_cap_ms,
+            retrieval_ms=settings.retrieval_cap_ms,
+            catalog_ms=settings.catalog_cap_ms,
+            enough=settings.evidence_passages,
+        ),
     )
     orchestrator = Orchestrator(
         authorizer=authorizer,
@@ -107,7 +113,7 @@ def compose(settings: Settings, parts: Parts) -> tuple[Services, Worker]:
         rate=RequestRate(settings.requests_per_minute),
         sessions=sessions,
         bulkheads=bulkheads,
-        checks=parts.checks,
+        readiness=Readiness(parts.checks),
         wake_worker=worker.wake,
     )
     return services, worker

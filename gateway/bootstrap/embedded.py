@@ -20,7 +20,8 @@ from gateway.bootstrap.identity import made_data_dir
 from gateway.context import Deadline
 from gateway.errors import ConfigurationError, GatewayError
 from gateway.settings import Settings
-from gateway.web.services import Check, Services
+from gateway.web.readiness import Check
+from gateway.web.services import Services
 
 _STORE_PING_MS = 2000
 

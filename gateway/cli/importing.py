@@ -104,10 +104,9 @@ def import_all(
             task = wait_for(gateway, accepted["task_id"])
             progress.advance(bar, len(batch))
             report.documents += task["documents"]
-            report.failures += [
-                (d["source"], d["error"]) for d in task["documents"] if d["error"] is not None
-            ]
-            if task["state"] != "SUCCEEDED" and not report.failures:
+            failed = [(d["source"], d["error"]) for d in task["documents"] if d["error"] is not None]
+            report.failures += failed
+            if task["state"] != "SUCCEEDED" and not failed:
                 error = task["error"] or {"code": task["state"], "detail": ""}
                 report.failures.append((batch[0][0], f"{error['code']}: {error['detail']}"))
                 break

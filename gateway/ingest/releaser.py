@@ -4,6 +4,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+import anyio
+
 from gateway.errors import GatewayError, NotFound, ReleaseConflict, Unavailable
 from gateway.ingest.catalog import (
     Activation,
@@ -117,12 +119,15 @@ class Releaser:
         release_id = await self.build(claim)
         await self._tasks.progress(claim, "activating", 0, 1)
         try:
-            return await self._releases.activate(claim.tenant, release_id, None, claim)
+            # Shielded: what was activated must not end as a cancelled task.
+            with anyio.CancelScope(shield=True):
+                activation = await self._releases.activate(claim.tenant, release_id, None, claim)
         except ReleaseConflict:
             release = await self._releases.release(claim.tenant, release_id)
             if release is not None and release.state is ReleaseState.READY:  # it lost: nobody will want it
                 await self.reclaim(claim.tenant, release_id)
             raise
+        return activation
 
     async def _fill(self, claim: TaskClaim, plan: ReleasePlan) -> None:
         written, samples = await self._write(claim, plan)

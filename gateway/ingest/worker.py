@@ -58,7 +58,9 @@ class Worker:
         while True:
             self._wake = anyio.Event()
             try:
-                claim = await self._tasks.claim(self._name, self._lease_s, self._attempts)
+                # Shielded: a claim that commits while nobody waits for it would block its knowledge base.
+                with anyio.CancelScope(shield=True):
+                    claim = await self._tasks.claim(self._name, self._lease_s, self._attempts)
             except CatalogUnavailable as error:
                 self._log.warning("worker.catalog_unavailable", detail=error.detail)
                 claim = None
@@ -92,12 +94,14 @@ class Worker:
         """The work and its heartbeat: whichever ends first ends the other."""
         ending = _Ending(TaskState.FAILED, "deadline_exceeded", "the task ran out of time")
         failure: GatewayError | None = None
+        attempted = False
 
         async def beat() -> None:
             nonlocal ending, failure
             try:
                 await self._keep(claim)
-                ending = _Ending(TaskState.CANCELLED, "cancelled", "cancelled by its owner")
+                if not attempted:  # else it has come too late: what is done is done
+                    ending = _Ending(TaskState.CANCELLED, "cancelled", "cancelled by its owner")
             except (StaleFence, CatalogUnavailable) as error:
                 failure = error
             group.cancel_scope.cancel()
@@ -107,6 +111,7 @@ class Worker:
                 group.start_soon(beat)
                 try:
                     ending = await self._attempt(claim)
+                    attempted = True
                 except (StaleFence, *_PASSING) as error:
                     failure = error
                 group.cancel_scope.cancel()

@@ -1,7 +1,7 @@
 """The retriever: dense and BM25 under one ScopedQuery, fused by rank."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import anyio
 
@@ -21,10 +21,13 @@ BM25 = "bm25"
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Candidates best first, and how many rows the store should never have returned."""
+    """Candidates best first, how many rows the store should never have returned, and whether there may
+    be more further down.
+    """
 
     candidates: tuple[Candidate, ...]
     foreign: int
+    cut: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +58,14 @@ class Retriever:
         (vector,) = await self._embedder.embed([question], deadline)
         return vector
 
-    async def search(self, query: ScopedQuery, question: str, vector: Vector, deadline: Deadline) -> Found:
-        """Both routes at once. Raises what the store raises; one failing route fails the search."""
+    async def search(
+        self, query: ScopedQuery, question: str, vector: Vector, deadline: Deadline, *, deeper: int = 1
+    ) -> Found:
+        """Both routes at once, ``deeper`` times the usual depth. Raises what the store raises; one failing
+        route fails the search.
+        """
         routes: dict[str, list[Hit]] = {DENSE: [], BM25: []}
-        depth = self._fusion.depth
+        depth = self._fusion.depth * deeper
 
         async def dense() -> None:
             routes[DENSE] = await self._reader.dense(query, vector, depth, deadline)
@@ -73,7 +80,8 @@ class Retriever:
                 tasks.start_soon(lexical)
         except* GatewayError as group:
             raise first_error(group) from None
-        return self._fuse(query, vector, routes)
+        found = self._fuse(query, vector, routes)
+        return replace(found, cut=any(len(hits) >= depth for hits in routes.values()))
 
     def _fuse(self, query: ScopedQuery, vector: Vector, routes: dict[str, list[Hit]]) -> Found:
         chunks: dict[str, Chunk] = {}

@@ -155,6 +155,8 @@ def bounded(receive: Receive, max_bytes: int) -> Receive:
     async def counted() -> Message:
         nonlocal seen
         message = await receive()
+        if message["type"] == "http.disconnect":
+            raise MalformedBody("the body ended early")
         seen += len(message.get("body", b""))
         if seen > max_bytes:
             raise BodyTooLarge(f"at most {max_bytes} bytes are accepted")

@@ -1,6 +1,6 @@
 """Services: everything the routes use, put together by bootstrap and closed by it."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,9 +16,7 @@ from gateway.observe.metrics import Metrics
 from gateway.settings import Settings
 from gateway.stream.registry import SessionRegistry
 from gateway.stream.revocation import RevocationCatalog
-
-#: whether one part answers right now
-Check = Callable[[], Awaitable[bool]]
+from gateway.web.readiness import Readiness
 
 
 class KnowledgeCatalog(TaskStore, VersionStore, ReleaseStore, RevocationCatalog, AuditLog, Protocol):
@@ -27,7 +25,7 @@ class KnowledgeCatalog(TaskStore, VersionStore, ReleaseStore, RevocationCatalog,
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """One gateway's parts. ``checks`` maps a part's name to its readiness; ``wake_worker`` says that
+    """One gateway's parts. ``wake_worker`` says that
     a task was accepted.
     """
 
@@ -43,5 +41,5 @@ class Services:
     rate: RequestRate
     sessions: Bulkhead
     bulkheads: tuple[Bulkhead, ...]
-    checks: Mapping[str, Check]
+    readiness: Readiness
     wake_worker: Callable[[], None]

@@ -147,7 +147,7 @@ def _name(body: Mapping[str, object], name: str) -> str | None:
 
 async def _settle(services: Services, session: Session, trace: Trace) -> None:
     """Step 16: written down once, whatever the end was."""
-    reason = session.close_reason or CloseReason.SHUTTING_DOWN
+    reason = session.close_reason or CloseReason.FAILED  # none: sending it broke, or the process is ending
     status = None if session.status is None else session.status.value
     if status is not None:
         services.metrics.answer(status)

@@ -25,6 +25,7 @@ async def caller(request: Request, scope: str, *others: str) -> tuple[Services, 
     if principal.scopes.isdisjoint(others):
         principal.require(scope)
     await services.rate.admit(principal)
+    await services.authorizer.refuse_revoked(principal)
     return services, principal
 
 

@@ -15,7 +15,7 @@ from gateway.access.principal import Principal
 from gateway.answer.question import checked_text
 from gateway.errors import BodyTooLarge, InvalidField, NotFound, ObjectStoreUnavailable
 from gateway.ingest.catalog import DocumentRecord, ImportRequest, NewDocument
-from gateway.ingest.task import TaskRecord
+from gateway.ingest.task import TaskKind, TaskRecord
 from gateway.web.receiving import FormEnd, bounded, check_fields
 from gateway.web.routes.common import JsonResponse, caller, query_fields
 from gateway.web.routes.forms import DocumentFields, document_fields
@@ -30,13 +30,17 @@ _SOURCE_MAX_CHARS = 500
 
 
 async def upload(request: Request) -> Response:
-    """202 with the task; the originals are stored before the task exists, and after every check."""
+    """202 with the task; the originals are stored before the task exists, and after every check of the
+    request itself. Activating needs the scope release: it publishes whatever else is ready too.
+    """
     services, principal = await caller(request, "ingest")
     query_fields(request)
     key = request.headers.get("idempotency-key")
     key = None if key is None else checked_text(key, "Idempotency-Key", _KEY_MAX_CHARS)
     async with _whole_form(request, services.settings.upload_max_bytes) as form:
         fields = document_fields(form)
+        if fields.activate:
+            principal.require("release")
         acl = Acl.parse(fields.allow, fields.deny)
         files = _files(form, fields, services.settings.document_max_bytes)
         documents = [await _stored(services, principal, source, file, fields, acl) for source, file in files]
@@ -121,8 +125,7 @@ async def _stored(
     sha256 = hashlib.sha256(content).hexdigest()
     tenant = hashlib.sha256(principal.tenant.encode()).hexdigest()[:32]
     key = f"originals/{tenant}/{sha256}"
-    if not await services.objects.exists(key):
-        await services.objects.put(key, content)
+    await services.objects.put(key, content)  # also when it is there: a damaged one is healed by a new upload
     return NewDocument(
         source=source,
         uri=source,
@@ -194,9 +197,12 @@ async def get_task(request: Request) -> Response:
 
 
 async def cancel_task(request: Request) -> Response:
-    services, principal = await caller(request, "ingest")
+    services, principal = await caller(request, "ingest", "release")
     query_fields(request)
-    if not await services.catalog.request_cancel(principal.tenant, request.path_params["task_id"]):
+    task = await services.catalog.task(principal.tenant, request.path_params["task_id"])
+    if task is not None:
+        principal.require("release" if task.kind is TaskKind.RELEASE else "ingest")
+    if task is None or not await services.catalog.request_cancel(principal.tenant, task.task_id):
         raise NotFound("no such task is waiting or running")
     return Response(status_code=202)
 

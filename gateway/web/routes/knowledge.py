@@ -11,7 +11,13 @@ from gateway.answer.evidence import Evidence, decide
 from gateway.answer.question import checked_text
 from gateway.answer.search import SearchResult
 from gateway.context import RequestContext
-from gateway.errors import InvalidField, KnowledgeBaseNotFound, NotFound, ReleaseUnresolved
+from gateway.errors import (
+    InvalidField,
+    KnowledgeBaseNotFound,
+    NotFound,
+    PermissionsChanged,
+    ReleaseUnresolved,
+)
 from gateway.observe.trace import Trace
 from gateway.retrieval.candidate import Candidate
 from gateway.retrieval.chunk import Chunk
@@ -75,7 +81,10 @@ async def source(request: Request) -> Response:
         chunk = await services.search.passage(context, chunk_id)
         if chunk is not None:
             ref = DocumentRef(chunk.document_id, chunk.document_version)
-            await services.orchestrator.verify(context, frozenset({ref}))
+            try:
+                await services.orchestrator.verify(context, frozenset({ref}))
+            except PermissionsChanged:
+                break
             return JsonResponse(_passage(chunk))
     raise NotFound("there is no such passage")
 
@@ -102,7 +111,9 @@ def _top_k(value: str | None, default: int) -> int:
 
 
 def _relevance(context: RequestContext, result: SearchResult, passages: int) -> str:
-    """``sufficient`` when an answer would pass the evidence gate, ``weak`` below it, ``none``."""
+    """``sufficient`` when the passages pass the evidence gate, ``weak`` below it, ``none``. An answer may
+    still be refused where its model isn't cleared for the passages' sensitivity.
+    """
     evidence = tuple(
         Evidence(n, c.chunk, c.score, c.raw_score, c.score_label, c.hit_reason)
         for n, c in enumerate(result.candidates[:passages], start=1)

@@ -16,7 +16,7 @@ async def health(_: Request) -> Response:
 async def ready(request: Request) -> Response:
     """200 when every part answers, else 503 with the parts that don't."""
     services = services_of(request)
-    parts = {name: await check() for name, check in services.checks.items()}
+    parts = await services.readiness.parts()
     parts["accepting"] = not services.registry.draining
     good = all(parts.values())
     return JsonResponse({"ready": good, "parts": parts}, 200 if good else 503)
