@@ -88,7 +88,7 @@ DOORS = [
     Door("GET", "/v1/documents/{document_id}", "ingest"),
     Door("DELETE", "/v1/documents/{document_id}", "ingest"),
     Door("GET", "/v1/tasks/{task_id}", "ingest", or_scope="release"),
-    Door("DELETE", "/v1/tasks/{task_id}", "ingest"),
+    Door("DELETE", "/v1/tasks/{task_id}", "ingest", or_scope="release"),
     Door("GET", "/v1/releases?knowledge_base=handbook", "release"),
     Door("POST", "/v1/releases", "release", json_body(knowledge_base="handbook"), JSON),
     Door("POST", "/v1/releases/rollback", "release", json_body(knowledge_base="handbook"), JSON),

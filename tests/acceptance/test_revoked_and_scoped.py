@@ -77,3 +77,15 @@ async def test_activating_with_an_upload_needs_the_right_to_release(
         )
     assert head.status == status
     assert bool(await world.catalog.documents("acme", "handbook")) is (status == 202)
+
+
+@pytest.mark.parametrize(("scope", "status"), [("ingest", 403), ("release", 202)])
+async def test_a_build_is_cancelled_by_whoever_may_release(scope: str, status: int) -> None:
+    """An import by whoever may ingest; the task's kind decides."""
+    world = World()
+    await world.learn({"a.md": "# A\n\nSomething to know.\n"})
+    task = await world.catalog.accept_release("acme", "handbook", 600)
+    path = f"/v1/tasks/{task.task_id}"
+    async with serving_world(world) as port:
+        head, _ = await request(port, "DELETE", path, token=world.token(scopes=(scope,)))
+    assert head.status == status
