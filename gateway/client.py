@@ -139,8 +139,11 @@ class GatewayClient:
         body = {} if expected_sequence is None else {"expected_sequence": expected_sequence}
         return self._json("POST", f"/v1/releases/{release_id}/activate", json=body)
 
-    def roll_back(self, knowledge_base: str) -> dict[str, Any]:
-        return self._json("POST", "/v1/releases/rollback", json={"knowledge_base": knowledge_base})
+    def roll_back(self, knowledge_base: str, expected_sequence: int | None = None) -> dict[str, Any]:
+        body: dict[str, Any] = {"knowledge_base": knowledge_base}
+        if expected_sequence is not None:
+            body["expected_sequence"] = expected_sequence
+        return self._json("POST", "/v1/releases/rollback", json=body)
 
     def revoke(self, kind: str, subject: str, reason: str) -> dict[str, Any]:
         body = {"kind": kind, "id": subject, "reason": reason}

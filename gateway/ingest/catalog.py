@@ -69,8 +69,11 @@ class AcceptedDocument:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
+    """``release_id`` is reserved for a release task; its task names another one when it is not used."""
+
     task_id: str
     documents: tuple[AcceptedDocument, ...]
+    release_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +145,7 @@ class ReleasePlan:
     """A release being built: an immutable list of documents, fixed when the build began.
 
     ``manifest_hash`` covers every (chunk_id, content_hash, acl_class). ``unchanged_release`` is set
-    when the active release has the same manifest and space: then nothing needs building.
+    when the active release has the same manifest, space and config: then nothing needs building.
     """
 
     release_id: str
@@ -310,9 +313,14 @@ class ReleaseStore(Protocol):
         """
         ...
 
-    async def roll_back(self, tenant: str, knowledge_base: str) -> Activation:
+    async def roll_back(
+        self, tenant: str, knowledge_base: str, expected_sequence: int | None = None
+    ) -> Activation:
         """Back to the release that was active before, under a new, higher sequence; versions newer
-        than its snapshot become withdrawn. Raises KnowledgeBaseNotFound, ReleaseConflict.
+        than its snapshot become withdrawn and the tenant's epoch rises. Rolling back again goes
+        further back, never to a release gone back from or one with versions so withdrawn. Raises
+        KnowledgeBaseNotFound, and ReleaseConflict when there is none or the sequence isn't the
+        expected one.
         """
         ...
 

@@ -191,10 +191,12 @@ class World:
         await self.catalog.accept_release(tenant, kb, 3600.0)
         return await self.claim()
 
-    async def ready_release(self, kb: str = "handbook", tenant: str = "acme") -> ReleasePlan:
+    async def ready_release(
+        self, kb: str = "handbook", tenant: str = "acme", config: RetrievalConfig = CONFIG
+    ) -> ReleasePlan:
         """Builds a release from what is READY now, and doesn't activate it."""
         claim = await self.release_claim(kb, tenant)
-        plan = await self.catalog.begin_release(claim, SPACE, CONFIG)
+        plan = await self.catalog.begin_release(claim, SPACE, config)
         for state in (ReleaseState.VALIDATING, ReleaseState.READY):
             await self.catalog.advance_release(claim, plan.release_id, state)
         await self.catalog.finish(claim, TaskState.SUCCEEDED)

@@ -1,11 +1,16 @@
 """Contract of AccessCatalog: stamps, ACL classes, standings."""
 
+import math
+
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from gateway.access.authorizer import DocumentRef, DocumentStanding, DropReason, drop_reason
+from gateway.access.authorizer import Authorizer, DocumentRef, DocumentStanding, DropReason, drop_reason
 from gateway.access.classes import Acl, AclClass, permitted_classes
+from gateway.access.principal import Principal
+from gateway.errors import KnowledgeBaseNotFound
+from gateway.ingest.task import TaskState
 from gateway.stream.revocation import RevocationKind
 from tests.contract.catalog_world import (
     HOSTILE_NAMES,
@@ -18,6 +23,10 @@ from tests.contract.catalog_world import (
 )
 
 NOBODY = Acl(frozenset())
+
+
+def _principal(subject: str, *groups: str) -> Principal:
+    return Principal("acme", subject, frozenset(groups), frozenset(), math.inf)
 
 
 async def test_the_catalog_answers_a_ping(world: World) -> None:
@@ -78,6 +87,106 @@ async def test_classes_of_a_foreign_knowledge_base_look_missing(world: World) ->
     kb_id = await world.kb_id()
     assert await world.catalog.acl_classes("globex", kb_id) == ()
     assert await world.catalog.acl_classes("acme", "no-such-id") == ()
+
+
+async def test_only_classes_of_live_documents_are_listed(world: World) -> None:
+    """A class left behind by a new ACL or a deletion is gone, and back with its next document."""
+    await world.accept(upload("a", acl=PUBLIC))
+    [ref] = await world.import_ready(upload("a", acl=SALES))
+    kb_id = await world.kb_id()
+    assert await world.catalog.acl_classes("acme", kb_id) == (AclClass(2, SALES),)
+    await world.catalog.delete_document("acme", ref.document_id)
+    assert await world.catalog.acl_classes("acme", kb_id) == ()
+    await world.accept(upload("b", acl=PUBLIC))
+    assert await world.catalog.acl_classes("acme", kb_id) == (AclClass(1, PUBLIC),)
+
+
+@pytest.mark.parametrize("released", [False, True])
+@pytest.mark.parametrize("change", ["narrow", "delete"])
+async def test_who_lost_all_access_finds_no_knowledge_base(world: World, change: str, released: bool) -> None:
+    """At once, however many classes there once were, and whatever the active release still holds."""
+    authorizer = Authorizer(world.catalog)
+    ann, hal = (_principal(name, group) for name, group in (("ann", "g"), ("hal", "h")))
+    [ref] = await world.import_ready(upload("a", acl=PUBLIC))
+    if released:
+        await world.release()
+    assert (await authorizer.authorize(ann, "handbook")).permitted_classes == {1}
+    if change == "narrow":
+        await world.accept(upload("a", acl=Acl.parse(["group:h"])))
+        assert (await authorizer.authorize(hal, None)).permitted_classes == ({1, 2} if released else {2})
+    else:
+        await world.catalog.delete_document("acme", ref.document_id)
+    assert await authorizer.permitted(ann) == []
+    for name in ("handbook", None):
+        with pytest.raises(KnowledgeBaseNotFound):
+            await authorizer.authorize(ann, name)
+
+
+async def test_a_document_under_a_new_acl_is_found_until_the_next_release(world: World) -> None:
+    """Its chunks carry the old class, which lets in whom both ACLs let in; then it is forgotten."""
+    sales_and_hr = Acl.parse(["group:sales", "group:hr"], ["user:bob"])
+    await world.import_ready(upload("a", "one", acl=SALES))
+    await world.release()
+    await world.import_ready(upload("a", "two", acl=sales_and_hr))
+    kb_id = await world.kb_id()
+    classes = await world.catalog.acl_classes("acme", kb_id)
+    assert permitted_classes(classes, {"group:sales", "user:ann"}) == {1, 2}
+    assert permitted_classes(classes, {"group:sales", "user:bob"}) == frozenset()
+    assert permitted_classes(classes, {"group:hr"}) == {2}
+    await world.release()
+    assert await world.catalog.acl_classes("acme", kb_id) == (AclClass(2, sales_and_hr),)
+    await world.catalog.roll_back("acme", "handbook")
+    assert await world.catalog.acl_classes("acme", kb_id) == classes
+
+
+async def test_a_class_that_is_current_elsewhere_keeps_its_whole_acl(world: World) -> None:
+    """Another document's new ACL takes nothing from it."""
+    await world.import_ready(upload("a", acl=PUBLIC), upload("b", acl=PUBLIC))
+    await world.release()
+    await world.import_ready(upload("a", acl=SALES))
+    classes = await world.catalog.acl_classes("acme", await world.kb_id())
+    assert classes == (AclClass(1, PUBLIC), AclClass(2, SALES))
+
+
+async def test_the_acl_revision_rises_whenever_the_classes_change(world: World) -> None:
+    """Readers keep the classes by it: at no step may an old revision stand for new classes."""
+    known: dict[int, tuple[AclClass, ...]] = {}
+
+    async def look(*, changed: bool) -> None:
+        classes = await world.catalog.acl_classes("acme", await world.kb_id())
+        revision = await world.acl_revision()
+        assert known.get(revision, classes) == classes
+        assert (not known or known[max(known)] != classes) is changed
+        known[revision] = classes
+
+    [a] = await world.import_ready(upload("a", acl=PUBLIC))
+    await look(changed=True)
+    [b] = await world.import_ready(upload("b", acl=SALES))
+    await look(changed=True)
+    await world.catalog.delete_document("acme", b.document_id)
+    await look(changed=True)
+    await world.import_ready(upload("c", acl=SALES))
+    await look(changed=True)
+    await world.release()
+    await look(changed=False)
+    await world.import_ready(upload("a", acl=SALES))
+    await look(changed=True)
+    await world.import_ready(upload("d"))
+    await look(changed=True)
+    await world.release()
+    await look(changed=False)
+    await world.catalog.delete_document("acme", a.document_id)
+    await look(changed=False)
+    await world.import_ready(upload("a", acl=NOBODY))
+    await look(changed=True)
+    await world.import_ready(upload("d", acl=SALES))
+    await look(changed=True)
+    await world.import_ready(upload("d", "new", acl=SALES))
+    await look(changed=False)
+    await world.release()
+    await look(changed=True)
+    await world.catalog.roll_back("acme", "handbook")
+    await look(changed=True)
 
 
 async def test_a_new_class_raises_the_acl_revision(world: World) -> None:
@@ -142,6 +251,35 @@ async def test_permitted_classes_are_the_acls_that_permit(
     for names in principals:
         permitted = permitted_classes(classes, names)
         assert {c.number for c in classes if c.acl.permits(names)} == permitted
+
+
+@settings(
+    max_examples=20,
+    derandomize=True,
+    database=None,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(old=_acls, new=_acls, principals=st.lists(_sets, min_size=1, max_size=5))
+async def test_a_stored_class_never_lets_in_whom_either_acl_keeps_out(
+    world: World, old: Acl, new: Acl, principals: list[frozenset[str]]
+) -> None:
+    """And whoever is let in by one name in both finds the document until the next release."""
+    assume(old != new)
+    kb = f"kb-{len((await world.catalog.tenant_stamp('acme')).knowledge_bases)}"
+    await world.import_ready(upload("a", acl=old), kb=kb)
+    await world.release(kb)
+    await world.accept(upload("a", acl=new), kb=kb)
+    await world.catalog.finish(await world.claim(), TaskState.CANCELLED)
+    classes = await world.catalog.acl_classes("acme", await world.kb_id(kb))
+    for some in principals:
+        names = some | {"public"}  # as everybody is
+        permitted = permitted_classes(classes, names)
+        both = old.permits(names) and new.permits(names)
+        assert (2 in permitted) is new.permits(names)
+        assert both or 1 not in permitted
+        if both and (old.allow & new.allow & names or "public" in old.allow | new.allow):
+            assert 1 in permitted
 
 
 async def test_a_standing_carries_what_the_re_check_needs(world: World) -> None:

@@ -229,6 +229,7 @@ async def test_a_release_task_knows_its_release_before_it_begins(world: World) -
     task = await world.catalog.task("acme", accepted.task_id)
     assert task is not None
     assert task.release_id is not None
+    assert accepted.release_id == task.release_id
     assert await world.catalog.release("acme", task.release_id) is None
     claim = await world.claim()
     plan = await world.catalog.begin_release(claim, SPACE, CONFIG)
@@ -265,7 +266,7 @@ async def test_the_manifest_hash_covers_chunks_and_classes(world: World) -> None
 
 
 async def test_an_unchanged_manifest_names_the_active_release(world: World) -> None:
-    """Then nothing is built. Compared with the active release only, and in its own space only."""
+    """Then nothing is built. Only the active release counts, in its own space, with its own config."""
     await world.import_ready(upload("a"))
     idle = await world.ready_release()
     claim, plan = await _begun(world)
@@ -280,6 +281,9 @@ async def test_an_unchanged_manifest_names_the_active_release(world: World) -> N
     assert task.release_id == idle.release_id
     other_space = EmbeddingSpace("another-space", "another-model", 8)
     assert (await world.catalog.begin_release(claim, other_space, CONFIG)).unchanged_release is None
+    for changed in (replace(CONFIG, version="config/2"), replace(CONFIG, bias=0.75)):
+        assert (await world.catalog.begin_release(claim, SPACE, changed)).unchanged_release is None
+    assert (await world.catalog.begin_release(claim, SPACE, CONFIG)).unchanged_release == idle.release_id
     await world.catalog.finish(claim, TaskState.CANCELLED)
     await world.import_ready(upload("b"))
     claim, plan = await _begun(world)
@@ -679,18 +683,98 @@ async def test_a_build_begun_before_a_rollback_loses(world: World) -> None:
             await world.catalog.activate("acme", plan.release_id, sequence)
 
 
-async def test_rolling_back_twice_returns_to_where_it_began(world: World) -> None:
-    """The release before is then the one rolled back from; withdrawn versions stay withdrawn."""
+async def test_rolling_back_again_goes_further_back(world: World) -> None:
+    """Never to a release just rolled back from, whose newer versions are withdrawn, nor beyond the first."""
+    plans = []
+    for source in ("a", "b", "c"):
+        await world.import_ready(upload(source))
+        plans.append((await world.release())[0])
+    for earlier, sequence in ((plans[1], 4), (plans[0], 5)):
+        activation = await world.catalog.roll_back("acme", "handbook")
+        assert activation == Activation("handbook", earlier.kb_revision, sequence)
+        refs = [document.ref for document in earlier.documents]
+        standings = await world.catalog.standings("acme", await world.kb_id(), refs)
+        assert [standing.withdrawn for standing in standings.values()] == [False] * len(refs)
+    with pytest.raises(ReleaseConflict):
+        await world.catalog.roll_back("acme", "handbook")
+    assert await _active_id(world) == plans[0].release_id
+
+
+async def test_a_rollback_passes_over_releases_it_would_find_withdrawn(world: World) -> None:
+    """An older build, activated late, takes the releases before it along when it is gone back to."""
+    await world.import_ready(upload("a"))
+    first, _ = await world.release()
+    late = await world.ready_release(config=replace(CONFIG, version="config/2"))
+    await world.import_ready(upload("b"))
+    await world.release()
+    await world.catalog.activate("acme", late.release_id, 2)
+    await world.import_ready(upload("c"))
+    await world.release()
+    for earlier in (late, first):
+        activation = await world.catalog.roll_back("acme", "handbook")
+        assert activation.knowledge_revision == earlier.kb_revision
+    with pytest.raises(ReleaseConflict):
+        await world.catalog.roll_back("acme", "handbook")
+
+
+async def test_a_release_built_after_a_rollback_can_be_rolled_back(world: World) -> None:
+    """To where the rollback had gone."""
+    await world.import_ready(upload("a"))
+    first, _ = await world.release()
+    await world.import_ready(upload("b"))
+    await world.release()
+    await world.catalog.roll_back("acme", "handbook")
+    await world.import_ready(upload("c"))
+    await world.release()
+    activation = await world.catalog.roll_back("acme", "handbook")
+    assert activation == Activation("handbook", first.kb_revision, 5)
+
+
+async def test_a_deletion_stands_in_the_way_of_no_rollback(world: World) -> None:
+    """Deleted documents stay hidden in the release gone back to, imported again or not."""
+    deleted, again = await world.import_ready(upload("a"), upload("b"))
+    first, _ = await world.release()
+    await world.import_ready(upload("c"))
+    await world.release()
+    for ref in (deleted, again):
+        await world.catalog.delete_document("acme", ref.document_id)
+    await world.import_ready(upload("b"))
+    activation = await world.catalog.roll_back("acme", "handbook")
+    assert activation.knowledge_revision == first.kb_revision
+
+
+async def test_a_rollback_can_demand_a_sequence(world: World) -> None:
+    """So a retry after a lost answer is refused, and nothing moves."""
+    await world.import_ready(upload("a"))
+    first, _ = await world.release()
+    await world.import_ready(upload("b"))
+    second, _ = await world.release()
+    for wrong in (0, 1, 3, -1):
+        with pytest.raises(ReleaseConflict):
+            await world.catalog.roll_back("acme", "handbook", wrong)
+    assert await _active_id(world) == second.release_id
+    activation = await world.catalog.roll_back("acme", "handbook", 2)
+    assert activation == Activation("handbook", first.kb_revision, 3)
+    epoch = await world.epoch()
+    with pytest.raises(ReleaseConflict):
+        await world.catalog.roll_back("acme", "handbook", 2)
+    assert await _active_id(world) == first.release_id
+    assert await world.epoch() == epoch
+
+
+async def test_a_rollback_raises_the_tenants_epoch(world: World) -> None:
+    """Running requests notice that versions were withdrawn; a refused one and other tenants don't."""
+    await world.import_ready(upload("a"), tenant="globex")
     await world.import_ready(upload("a"))
     await world.release()
-    [newer] = await world.import_ready(upload("b"))
-    second, _ = await world.release()
+    before, foreign = await world.epoch(), await world.epoch("globex")
+    with pytest.raises(ReleaseConflict):
+        await world.catalog.roll_back("acme", "handbook")
+    await world.import_ready(upload("b"))
+    await world.release()
+    assert await world.epoch() == before
     await world.catalog.roll_back("acme", "handbook")
-    activation = await world.catalog.roll_back("acme", "handbook")
-    assert activation == Activation("handbook", second.kb_revision, 4)
-    standing = await world.standing(newer)
-    assert standing is not None
-    assert standing.withdrawn
+    assert (await world.epoch(), await world.epoch("globex")) == (before + 1, foreign)
 
 
 async def test_releases_that_nobody_reads_can_be_reclaimed(world: World) -> None:

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import anyio.lowlevel
 import pytest
+from obstore.store import LocalStore
 
 from gateway.adapters.memory.objects import MemoryObjects
-from gateway.adapters.objects import open_objects, stored_path
+from gateway.adapters.objects import ObjectFolder, open_objects, stored_path, sync
 from gateway.errors import InvalidField, NotFound, ObjectStoreUnavailable
 from gateway.ingest.catalog import ObjectStore
 
@@ -135,3 +136,36 @@ async def test_the_twin_can_be_unavailable() -> None:
     objects.available = False
     with pytest.raises(ObjectStoreUnavailable):
         await objects.get("key")
+
+
+async def test_a_put_is_over_when_the_disk_has_it(tmp_path: Path) -> None:
+    """Written, then synced with the folders above it, then said to be done; for every kind of key."""
+    synced: list[tuple[str, bytes]] = []
+
+    def settle(path: str) -> None:
+        synced.append((path, (tmp_path / path).read_bytes()))
+        sync(tmp_path, path)
+
+    objects = ObjectFolder(LocalStore(tmp_path), settle)
+    for key in KEYS:
+        await objects.put(key, key.encode())
+        assert synced[-1] == (stored_path(key), key.encode())
+
+
+async def test_a_put_that_cant_be_synced_has_failed(tmp_path: Path) -> None:
+    """Its task must not go on as if the object were safe."""
+
+    def refuse(path: str) -> None:
+        raise OSError(5, "the disk has an error")
+
+    with pytest.raises(ObjectStoreUnavailable):
+        await ObjectFolder(LocalStore(tmp_path), refuse).put("key", b"x")
+
+
+def test_syncing_reaches_every_folder_up_to_the_root(tmp_path: Path) -> None:
+    """A missing file, which no power cut may leave behind, is an error and not silence."""
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    with pytest.raises(FileNotFoundError):
+        sync(tmp_path, "a/b/c")
+    (tmp_path / "a" / "b" / "c").write_bytes(b"x")
+    sync(tmp_path, "a/b/c")

@@ -32,9 +32,7 @@ class AccessRows(CatalogRows):
 
     async def acl_classes(self, tenant: str, kb_id: str) -> tuple[AclClass, ...]:
         kb = self._kb(tenant, kb_id)
-        if kb is None:
-            return ()
-        return tuple(AclClass(number, acl) for acl, number in kb.classes.items())
+        return () if kb is None else self._classes_in_use(kb)
 
     async def revocations(self, tenant: str) -> RevocationSet:
         return RevocationSet(

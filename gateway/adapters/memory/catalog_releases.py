@@ -85,10 +85,8 @@ class ReleaseRows(CatalogRows):
         documents = tuple(self._snapshot(kb))
         manifest_hash = _manifest_hash(documents)
         active = self._active(kb.kb_id)
-        unchanged = active is not None and (active.plan.manifest_hash, active.plan.space) == (
-            manifest_hash,
-            space,
-        )
+        built = active and (active.plan.manifest_hash, active.plan.space, active.plan.config)
+        unchanged = built == (manifest_hash, space, config)
         return ReleasePlan(
             release_id=release_id,
             tenant=kb.tenant,
@@ -181,6 +179,7 @@ class ReleaseRows(CatalogRows):
 
     def _switch(self, kb: KnowledgeBaseRow, release: ReleaseRow) -> Activation:
         before = self._active(kb.kb_id)
+        used = self._classes_in_use(kb)
         kb.sequence += 1
         if before is not None:
             check_release_transition(before.state, ReleaseState.RETIRED)
@@ -188,20 +187,31 @@ class ReleaseRows(CatalogRows):
         check_release_transition(release.state, ReleaseState.ACTIVE)
         release.state, release.sequence = ReleaseState.ACTIVE, kb.sequence
         release.activated_at = self._clock()
+        kb.acl_revision += self._classes_in_use(kb) != used
         return _activation(release)
 
-    async def roll_back(self, tenant: str, knowledge_base: str) -> Activation:
+    async def roll_back(
+        self, tenant: str, knowledge_base: str, expected_sequence: int | None = None
+    ) -> Activation:
         kb = self._kb_named(tenant, knowledge_base)
         if kb is None:
             raise KnowledgeBaseNotFound()
-        retired = [r for r in self._releases_of(kb.kb_id) if r.state is ReleaseState.RETIRED]
+        if expected_sequence not in {None, kb.sequence}:
+            raise ReleaseConflict("another release was activated in the meantime")
+        retired = [r for r in self._releases_of(kb.kb_id) if r.state is ReleaseState.RETIRED and r.retired]
         if not retired:
             raise ReleaseConflict("there is no earlier release to go back to")
         target = max(retired, key=lambda release: release.retired)
         for document in self._documents_of(kb.kb_id):
             for version in document.versions:
                 version.withdrawn |= version.ready_number > target.ready
-        return self._switch(kb, target)
+        self._bump_epoch(tenant)
+        left = self._active(kb.kb_id)
+        activation = self._switch(kb, target)
+        for release in self._releases_of(kb.kb_id):
+            if release is left or release.ready > target.ready:
+                release.retired = 0
+        return activation
 
     async def releases(self, tenant: str, knowledge_base: str) -> list[ReleaseRecord]:
         kb = self._kb_named(tenant, knowledge_base)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from gateway.access.authorizer import DocumentRef
-from gateway.access.classes import Acl
+from gateway.access.classes import Acl, AclClass
 from gateway.errors import StaleFence
 from gateway.ingest.catalog import (
     Accepted,
@@ -113,7 +113,7 @@ class TaskRow:
 
 @dataclass(slots=True)
 class ReleaseRow:
-    """``retired`` orders retirements: the highest number is the most recent.
+    """``retired`` orders retirements: the highest number is the most recent, and 0 is no way back.
 
     ``ready`` is how many versions had become READY when the snapshot was taken.
     """
@@ -173,6 +173,19 @@ class CatalogRows:
         rows = (document for document in self._documents.values() if document.kb_id == kb_id)
         return sorted(rows, key=lambda document: document.source)
 
+    def _classes_in_use(self, kb: KnowledgeBaseRow) -> tuple[AclClass, ...]:
+        """Those of live documents, and those that the active release's chunks carry for them."""
+        live = [document for document in self._documents_of(kb.kb_id) if not document.deleted]
+        current = {document.acl_class: document.acl for document in live}
+        used = {AclClass(number, acl) for number, acl in current.items()}
+        acls = {number: acl for acl, number in kb.classes.items()}
+        active = self._active(kb.kb_id)
+        for planned in active.documents if active is not None else ():
+            document = self._documents[planned.ref.document_id]
+            if not document.deleted and planned.acl_class not in current:
+                used.add(AclClass(planned.acl_class, _narrowed(acls[planned.acl_class], document.acl)))
+        return tuple(sorted(used, key=lambda each: each.number))
+
     def _version(self, ref: DocumentRef) -> VersionRow:
         return self._documents[ref.document_id].versions[ref.document_version - 1]
 
@@ -206,3 +219,12 @@ class CatalogRows:
         if task is None or task.fence != claim.fence or task.state is not TaskState.RUNNING:
             raise StaleFence()
         return task
+
+
+def _narrowed(stored: Acl, current: Acl) -> Acl:
+    """Whom both let in by one name; everybody has the name public."""
+    if "public" in stored.allow | current.allow:
+        allow = current.allow if "public" in stored.allow else stored.allow
+    else:
+        allow = stored.allow & current.allow
+    return Acl(allow, stored.deny | current.deny)

@@ -77,24 +77,23 @@ class TaskRows(CatalogRows):
         return kb
 
     def _class_of(self, kb: KnowledgeBaseRow, acl: Acl) -> int:
-        if acl not in kb.classes:
-            kb.classes[acl] = len(kb.classes) + 1
-            kb.acl_revision += 1
-        return kb.classes[acl]
+        return kb.classes.setdefault(acl, len(kb.classes) + 1)
 
     def _accept_document(self, kb: KnowledgeBaseRow, new: NewDocument) -> VersionRow:
         document_id = stable_hash("document", kb.tenant, kb.kb_id, new.source)
         acl_class = self._class_of(kb, new.acl)
         document = self._documents.get(document_id)
         if document is None:
+            used = {other.acl_class for other in self._documents_of(kb.kb_id) if not other.deleted}
+            kb.acl_revision += acl_class not in used
             document = DocumentRow(
                 document_id, kb.tenant, kb.kb_id, new.source, new.acl, acl_class, self._clock()
             )
             self._documents[document_id] = document
         standing = _newest_standing(document)
-        if document.acl_class != acl_class:
+        if document.deleted or document.acl_class != acl_class:
             kb.acl_revision += 1
-            document.acl, document.acl_class = new.acl, acl_class
+        document.acl, document.acl_class = new.acl, acl_class
         if not document.deleted and standing is not None and standing.fingerprint == fingerprint(new):
             return standing
         document.deleted = False
@@ -134,7 +133,8 @@ class TaskRows(CatalogRows):
         kb = self._kb_named(tenant, knowledge_base)
         if kb is None:
             raise KnowledgeBaseNotFound()
-        return Accepted(self._new_task(TaskKind.RELEASE, kb, deadline_s).task_id, ())
+        task = self._new_task(TaskKind.RELEASE, kb, deadline_s)
+        return Accepted(task.task_id, (), task.promised_release_id)
 
     async def claim(self, worker: str, lease_s: float, attempts: int) -> TaskClaim | None:
         now = self._clock()

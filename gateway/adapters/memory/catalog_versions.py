@@ -93,6 +93,7 @@ class VersionRows(CatalogRows):
         for version in document.versions:
             version.withdrawn = True
         self._bump_epoch(tenant)
+        self._knowledge_bases[document.kb_id].acl_revision += 1
         return True
 
 

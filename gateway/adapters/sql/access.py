@@ -1,8 +1,8 @@
-"""Permissions as the catalog knows them: stamps, ACL classes, standings. The hot reads of a question."""
+"""Permissions as the catalog knows them: stamps, standings. The hot reads of a question."""
 
 from collections.abc import Mapping, Sequence
 
-from sqlalchemy import Connection, and_, bindparam, insert, select, update
+from sqlalchemy import Connection, and_, bindparam, select
 
 from gateway.access.authorizer import (
     DocumentRef,
@@ -11,8 +11,7 @@ from gateway.access.authorizer import (
     RevocationSet,
     TenantStamp,
 )
-from gateway.access.classes import Acl, AclClass
-from gateway.adapters.sql.rows import acl_from, acl_texts, batches
+from gateway.adapters.sql.rows import acl_from, batches
 from gateway.adapters.sql.tables import (
     acl_classes,
     document_versions,
@@ -23,7 +22,6 @@ from gateway.adapters.sql.tables import (
     tenants,
 )
 from gateway.errors import CatalogUnavailable
-from gateway.retrieval.chunk import stable_hash
 from gateway.stream.revocation import RevocationKind
 
 INCARNATION = "incarnation"
@@ -44,12 +42,6 @@ _STAMP = (
     )
     .where(meta.c.key == INCARNATION)
     .order_by(knowledge_bases.c.name)
-)
-_CLASSES = (
-    select(acl_classes.c.number, acl_classes.c.allow, acl_classes.c.deny)
-    .join(knowledge_bases, knowledge_bases.c.kb_id == acl_classes.c.kb_id)
-    .where(acl_classes.c.kb_id == bindparam("kb_id"), knowledge_bases.c.tenant == bindparam("tenant"))
-    .order_by(acl_classes.c.number)
 )
 _IN_FORCE = select(revocations.c.kind, revocations.c.subject).where(
     revocations.c.tenant == bindparam("tenant"), revocations.c.lifted_at.is_(None)
@@ -120,11 +112,6 @@ def tenant_stamp(connection: Connection, tenant: str) -> TenantStamp:
     )
 
 
-def classes(connection: Connection, tenant: str, kb_id: str) -> tuple[AclClass, ...]:
-    rows = connection.execute(_CLASSES, {"tenant": tenant, "kb_id": kb_id})
-    return tuple(AclClass(number, acl_from(allow, deny)) for number, allow, deny in rows)
-
-
 def in_force(connection: Connection, tenant: str) -> RevocationSet:
     subjects: dict[str, set[str]] = {kind.value: set() for kind in RevocationKind}
     for kind, subject in connection.execute(_IN_FORCE, {"tenant": tenant}):
@@ -177,38 +164,4 @@ def _standing(
         sensitivity=sensitivity,
         valid_from=valid_from,
         valid_until=valid_until,
-    )
-
-
-def class_of(connection: Connection, kb_id: str, acl: Acl) -> tuple[int, bool]:
-    """The ACL's class number in a knowledge base that the caller holds locked, and whether it is new."""
-    allow, deny = acl_texts(acl)
-    digest = stable_hash(allow, deny)
-    known = connection.execute(
-        select(acl_classes.c.number).where(acl_classes.c.kb_id == kb_id, acl_classes.c.digest == digest)
-    ).scalar_one_or_none()
-    if known is not None:
-        return known, False
-    number = _next_class(connection, kb_id)
-    connection.execute(
-        insert(acl_classes).values(kb_id=kb_id, number=number, digest=digest, allow=allow, deny=deny)
-    )
-    return number, True
-
-
-def _next_class(connection: Connection, kb_id: str) -> int:
-    taken = connection.execute(
-        update(knowledge_bases)
-        .where(knowledge_bases.c.kb_id == kb_id)
-        .values(next_class=knowledge_bases.c.next_class + 1)
-        .returning(knowledge_bases.c.next_class)
-    )
-    return int(taken.scalar_one()) - 1
-
-
-def bump_acl_revision(connection: Connection, kb_id: str) -> None:
-    connection.execute(
-        update(knowledge_bases)
-        .where(knowledge_bases.c.kb_id == kb_id)
-        .values(acl_revision=knowledge_bases.c.acl_revision + 1)
     )

@@ -4,9 +4,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, and_, exists, or_, select, update
 
-from gateway.adapters.sql import lexicon
+from gateway.adapters.sql import classes, lexicon
 from gateway.adapters.sql.claims import held
-from gateway.adapters.sql.rows import known_kb, locked_kb
+from gateway.adapters.sql.rows import bump_epoch, known_kb, locked_kb
 from gateway.adapters.sql.tables import (
     document_versions,
     documents,
@@ -93,6 +93,7 @@ def _has_changed_documents(connection: Connection, tenant: str, release_id: str)
 def _switch(connection: Connection, now: float, kb: Row[Any], release: Row[Any]) -> Activation:
     """Under a new, higher sequence; the release that was active until now is retired."""
     sequence = kb.release_sequence + 1
+    used = classes.in_use(connection, kb.tenant, kb.kb_id)
     moved = connection.execute(
         update(knowledge_bases)
         .where(knowledge_bases.c.kb_id == kb.kb_id, knowledge_bases.c.release_sequence == kb.release_sequence)
@@ -110,21 +111,50 @@ def _switch(connection: Connection, now: float, kb: Row[Any], release: Row[Any])
         .where(releases.c.release_id == release.release_id)
         .values(state=ReleaseState.ACTIVE.value, sequence=sequence, activated_at=now, retired_sequence=None)
     )
+    if classes.in_use(connection, kb.tenant, kb.kb_id) != used:
+        classes.bump_revision(connection, kb.kb_id)
     return Activation(kb.name, release.kb_revision, sequence)
 
 
-def roll_back(connection: Connection, now: float, tenant: str, knowledge_base: str) -> Activation:
+def roll_back(
+    connection: Connection, now: float, tenant: str, knowledge_base: str, expected_sequence: int | None
+) -> Activation:
     kb = known_kb(connection, tenant, knowledge_base)
+    if expected_sequence is not None and kb.release_sequence != expected_sequence:
+        raise ReleaseConflict("another release was activated in the meantime")
     target = connection.execute(
         select(releases)
-        .where(releases.c.kb_id == kb.kb_id, releases.c.state == ReleaseState.RETIRED.value)
+        .where(
+            releases.c.kb_id == kb.kb_id,
+            releases.c.state == ReleaseState.RETIRED.value,
+            releases.c.retired_sequence.is_not(None),
+        )
         .order_by(releases.c.retired_sequence.desc())
         .limit(1)
     ).one_or_none()
     if target is None:
         raise ReleaseConflict("there is no earlier release to go back to")
     _withdraw_newer(connection, now, kb.kb_id, target)
-    return _switch(connection, now, kb, target)
+    bump_epoch(connection, tenant)
+    activation = _switch(connection, now, kb, target)
+    _leave_behind(connection, kb, target)
+    return activation
+
+
+def _leave_behind(connection: Connection, kb: Row[Any], target: Row[Any]) -> None:
+    """No later rollback goes to the release gone back from, nor to any that holds withdrawn versions."""
+    connection.execute(
+        update(releases)
+        .where(
+            releases.c.kb_id == kb.kb_id,
+            releases.c.state == ReleaseState.RETIRED.value,
+            or_(
+                releases.c.release_id == kb.active_release_id,
+                releases.c.ready_count > target.ready_count,
+            ),
+        )
+        .values(retired_sequence=None)
+    )
 
 
 def _withdraw_newer(connection: Connection, now: float, kb_id: str, snapshot: Row[Any]) -> None:

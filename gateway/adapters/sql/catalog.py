@@ -16,6 +16,7 @@ from gateway.adapters.sql import (
     access,
     activation,
     audit,
+    classes,
     documents,
     imports,
     lexicon,
@@ -108,7 +109,7 @@ class SqlCatalog:
         return await self._read(lambda c: access.tenant_stamp(c, tenant))
 
     async def acl_classes(self, tenant: str, kb_id: str) -> tuple[AclClass, ...]:
-        return await self._read(lambda c: access.classes(c, tenant, kb_id))
+        return await self._read(lambda c: classes.in_use(c, tenant, kb_id))
 
     async def revocations(self, tenant: str) -> RevocationSet:
         return await self._read(lambda c: access.in_force(c, tenant))
@@ -239,9 +240,12 @@ class SqlCatalog:
             durable=True,
         )
 
-    async def roll_back(self, tenant: str, knowledge_base: str) -> Activation:
+    async def roll_back(
+        self, tenant: str, knowledge_base: str, expected_sequence: int | None = None
+    ) -> Activation:
         return await self._write(
-            lambda c, now: activation.roll_back(c, now, tenant, knowledge_base), durable=True
+            lambda c, now: activation.roll_back(c, now, tenant, knowledge_base, expected_sequence),
+            durable=True,
         )
 
     async def releases(self, tenant: str, knowledge_base: str) -> list[ReleaseRecord]:

@@ -4,6 +4,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, and_, select, update
 
+from gateway.adapters.sql import classes
 from gateway.adapters.sql.rows import acl_from, bump_epoch
 from gateway.adapters.sql.tables import acl_classes, document_versions, documents, knowledge_bases
 from gateway.adapters.sql.versions import error_of
@@ -80,8 +81,9 @@ def delete(connection: Connection, now: float, tenant: str, document_id: str) ->
             documents.c.deleted_at.is_(None),
         )
         .values(deleted_at=now)
-    )
-    if not marked.rowcount:
+        .returning(documents.c.kb_id)
+    ).scalar_one_or_none()
+    if marked is None:
         return False
     # A later import under the same source must not bring the deleted versions back.
     connection.execute(
@@ -90,4 +92,5 @@ def delete(connection: Connection, now: float, tenant: str, document_id: str) ->
         .values(withdrawn_at=now)
     )
     bump_epoch(connection, tenant)
+    classes.bump_revision(connection, marked)
     return True

@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, select, update
 
 from gateway.access.authorizer import DocumentRef
-from gateway.adapters.sql import access, tasks
+from gateway.adapters.sql import access, classes, tasks
 from gateway.adapters.sql.rows import acl_texts, add, made_kb, to_json
 from gateway.adapters.sql.tables import (
     document_versions,
@@ -83,12 +83,12 @@ def _accept_documents(
     accepted = []
     permissions_changed = False
     for upload in uploads:
-        acl_class, is_new = access.class_of(connection, kb.kb_id, upload.acl)
-        ref, moved = _accept_document(connection, now, kb, task_id, upload, acl_class)
-        permissions_changed |= is_new or moved
+        acl_class = classes.number_of(connection, kb.kb_id, upload.acl)
+        ref, changed = _accept_document(connection, now, kb, task_id, upload, acl_class)
+        permissions_changed |= changed
         accepted.append(AcceptedDocument(ref.document_id, ref.document_version, upload.source))
     if permissions_changed:
-        access.bump_acl_revision(connection, kb.kb_id)
+        classes.bump_revision(connection, kb.kb_id)
     refs = dict.fromkeys(DocumentRef(d.document_id, d.document_version) for d in accepted)
     for position, ref in enumerate(refs):
         add(
@@ -106,16 +106,16 @@ def _accept_documents(
 def _accept_document(
     connection: Connection, now: float, kb: Row[Any], task_id: str, upload: NewDocument, acl_class: int
 ) -> tuple[DocumentRef, bool]:
-    """The version that stands for the upload, and whether the document's current ACL changed."""
+    """The version that stands for the upload, and whether it changed who may see what."""
     document_id = "doc_" + stable_hash(kb.tenant, kb.kb_id, upload.source)
     known = connection.execute(select(documents).where(documents.c.document_id == document_id)).one_or_none()
     fingerprint = _fingerprint(upload)
-    moved = known is not None and known.acl_class != acl_class
+    changed = _changes_permissions(connection, kb, known, acl_class)
     if known is not None and known.deleted_at is None:
         standing = _standing_version(connection, document_id)
         if standing is not None and standing.fingerprint == fingerprint:
             _set_current(connection, document_id, acl_class, known.newest_version)
-            return DocumentRef(document_id, standing.version), moved
+            return DocumentRef(document_id, standing.version), changed
     version = 1 if known is None else known.newest_version + 1
     if known is None:
         _add_document(connection, now, kb, document_id, upload.source, acl_class)
@@ -123,7 +123,15 @@ def _accept_document(
         _set_current(connection, document_id, acl_class, version)
     ref = DocumentRef(document_id, version)
     _add_version(connection, now, task_id, ref, upload, acl_class, fingerprint)
-    return ref, moved
+    return ref, changed
+
+
+def _changes_permissions(
+    connection: Connection, kb: Row[Any], known: Row[Any] | None, acl_class: int
+) -> bool:
+    if known is None:
+        return not classes.is_used(connection, kb.kb_id, acl_class)
+    return known.deleted_at is not None or known.acl_class != acl_class
 
 
 def _standing_version(connection: Connection, document_id: str) -> Row[Any, Any] | None:

@@ -79,7 +79,7 @@ def begin(
     _keep_space(connection, space)
     planned = _planned(connection, kb.kb_id)
     manifest_hash = _manifest_hash(planned)
-    unchanged = _unchanged(connection, kb, manifest_hash, space)
+    unchanged = _unchanged(connection, kb, manifest_hash, space, config)
     plan = ReleasePlan(
         release_id=_release_id(connection, task),
         tenant=kb.tenant,
@@ -159,13 +159,16 @@ def _manifest_hash(planned: Sequence[PlannedDocument]) -> str:
     return stable_hash(*(part for chunk in chunks for part in chunk))
 
 
-def _unchanged(connection: Connection, kb: Row[Any], manifest_hash: str, space: EmbeddingSpace) -> str | None:
+def _unchanged(
+    connection: Connection, kb: Row[Any], manifest_hash: str, space: EmbeddingSpace, config: RetrievalConfig
+) -> str | None:
     """The active release, when it is what this build would make."""
     return connection.execute(
         select(releases.c.release_id).where(
             releases.c.release_id == kb.active_release_id,
             releases.c.manifest_hash == manifest_hash,
             releases.c.space_id == space.space_id,
+            releases.c.config == release_rows.config_text(config),
         )
     ).scalar_one_or_none()
 

@@ -130,6 +130,7 @@ documents = Table(
     _time("created_at"),
     UniqueConstraint("kb_id", "source"),
     Index(None, "kb_id", "document_id"),  # else SQLite re-checks candidates by reading the whole base
+    _partial("ix_documents_live", "kb_id", "acl_class", where="deleted_at IS NULL"),
     ForeignKeyConstraint(["kb_id", "acl_class"], ["acl_classes.kb_id", "acl_classes.number"]),
 )
 
@@ -211,7 +212,8 @@ releases = Table(
     _text("state"),
     _number("sequence", nullable=True),
     _number("base_sequence"),
-    _number("retired_sequence", nullable=True),  # the sequence whose activation retired it
+    # the sequence whose activation retired it; none once a rollback went behind it
+    _number("retired_sequence", nullable=True),
     _number("ready_count"),  # the knowledge base's ready_count when the snapshot was taken
     _number("revocation_epoch"),
     _text("space_id", ForeignKey("embedding_spaces.space_id")),

@@ -39,6 +39,7 @@ def add_task(
     subject: str = "",
     activate: bool = False,
     allow_partial: bool = False,
+    planned_release_id: str | None = None,
 ) -> str:
     """The new task's id; its outbox entry tells workers of it."""
     task_id = fresh_id("task")
@@ -60,7 +61,7 @@ def add_task(
         attempts=0,
         fence=0,
         deadline_at=now + deadline_s,
-        planned_release_id=fresh_id("rel") if kind is TaskKind.RELEASE else None,
+        planned_release_id=planned_release_id,
         created_at=now,
         updated_at=now,
     )
@@ -76,7 +77,9 @@ def accept_release(
     connection: Connection, now: float, tenant: str, knowledge_base: str, deadline_s: float
 ) -> Accepted:
     kb = known_kb(connection, tenant, knowledge_base)
-    return Accepted(add_task(connection, now, TaskKind.RELEASE, kb, deadline_s), ())
+    planned = fresh_id("rel")
+    task_id = add_task(connection, now, TaskKind.RELEASE, kb, deadline_s, planned_release_id=planned)
+    return Accepted(task_id, (), planned)
 
 
 def claim(connection: Connection, now: float, worker: str, lease_s: float, attempts: int) -> TaskClaim | None:

@@ -38,7 +38,7 @@ async def build_release(request: Request) -> Response:
     )
     services.wake_worker()
     await record(services, principal, "release.build", knowledge_base=name, task=accepted.task_id)
-    return JsonResponse({"task_id": accepted.task_id}, 202)
+    return JsonResponse({"task_id": accepted.task_id, "release_id": accepted.release_id}, 202)
 
 
 async def activate_release(request: Request) -> Response:
@@ -54,9 +54,11 @@ async def activate_release(request: Request) -> Response:
 
 async def roll_back_release(request: Request) -> Response:
     services, principal = await caller(request, "release")
-    body = await json_body(request, "knowledge_base")
+    body = await json_body(request, "knowledge_base", "expected_sequence")
     name = checked_text(body.get("knowledge_base"), "knowledge_base", _NAME_MAX_CHARS)
-    activation = await services.catalog.roll_back(principal.tenant, name)
+    activation = await services.catalog.roll_back(
+        principal.tenant, name, field(body, "expected_sequence", int)
+    )
     await record(services, principal, "release.roll_back", knowledge_base=name)
     return JsonResponse(_activation(activation))
 
