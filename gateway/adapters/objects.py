@@ -1,15 +1,19 @@
 """ObjectFolder: originals, chunk files and vector files in a local folder or a bucket, through obstore.
 
-In a folder a put writes a neighbour file and renames it, so a reader sees the old content or the new;
-after a power cut either may be there (nothing is synced, and the catalog's import can be repeated).
+In a folder a put writes a neighbour file, renames it and syncs it, so a reader sees the old content or
+the new, and a power cut after the put takes nothing away. A cut during it may leave a damaged object:
+whoever reads one checks it.
 """
 
+import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from functools import partial
+from pathlib import Path, PurePosixPath
 
 import obstore
+from anyio import to_thread
 from obstore.exceptions import BaseError
 from obstore.store import LocalStore, from_url
 
@@ -55,17 +59,31 @@ def _translated() -> Iterator[None]:
         raise ObjectStoreUnavailable() from error
 
 
+def sync(folder: Path, path: str) -> None:
+    """Waits until the disk has the file and its name: obstore itself never asks for that."""
+    for below in (path, *map(str, PurePosixPath(path).parents)):
+        descriptor = os.open(folder / below, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
 class ObjectFolder:
     """ObjectStore over any obstore store. Every method raises InvalidField for a bad key."""
 
-    def __init__(self, store: obstore.store.ObjectStore) -> None:
+    def __init__(self, store: obstore.store.ObjectStore, settle: Callable[[str], None] | None = None) -> None:
+        """``settle`` makes a stored path durable, in a thread; a bucket's put is durable by itself."""
         self._store = store
+        self._settle = settle
 
     async def put(self, key: str, content: bytes) -> None:
         path = stored_path(key)
         try:
             with _translated():
                 await obstore.put_async(self._store, path, content)
+                if self._settle is not None:
+                    await to_thread.run_sync(self._settle, path)
         except NotFound as error:  # the folder itself is gone
             raise ObjectStoreUnavailable() from error
 
@@ -102,6 +120,7 @@ def open_objects(url_or_path: str | Path) -> ObjectFolder:
         with _translated():
             if isinstance(url_or_path, str) and "://" in url_or_path:
                 return ObjectFolder(from_url(url_or_path))
-            return ObjectFolder(LocalStore(Path(url_or_path), mkdir=True))
+            folder = Path(url_or_path)
+            return ObjectFolder(LocalStore(folder, mkdir=True), partial(sync, folder.absolute()))
     except (NotFound, ValueError) as error:
         raise ObjectStoreUnavailable("the object store can't be opened") from error

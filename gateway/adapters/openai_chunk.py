@@ -1,12 +1,12 @@
 """Chat completion chunks, sans IO: the JSON of each event into text, usage and the end of an answer."""
 
 import json
-import re
 from typing import Any
 
 import orjson
 
 from gateway.adapters.openai_sse import SurrogateJoiner
+from gateway.answer.budget import estimate_tokens
 from gateway.answer.model import ModelFinish, ModelPiece, ModelUsage, TextPiece
 from gateway.answer.prompt import Prompt
 from gateway.errors import UpstreamFailed
@@ -22,16 +22,6 @@ FINISH_REASONS = {
     "max_tokens": "length",
 }
 
-_TOKENS = re.compile(r"[A-Za-z]+|[0-9]{1,3}|[^\sA-Za-z0-9]")
-_LETTERS_A_TOKEN = 6
-
-
-def estimated_tokens(text: str) -> int:
-    """A stated estimate for a model that gives no usage: one token for every six letters of a Latin word or
-    part of them, every three digits, and every other character (Chinese, symbols, other scripts).
-    """
-    return sum(-(-len(run) // _LETTERS_A_TOKEN) if run.isascii() else 1 for run in _TOKENS.findall(text))
-
 
 class ChunkReader:
     """Reads one answer's events in order. Unknown keys and further choices are ignored.
@@ -43,7 +33,7 @@ class ChunkReader:
     def __init__(self, prompt: Prompt) -> None:
         self._prompt = prompt
         self._joiner = SurrogateJoiner()
-        self._estimate = 0
+        self._said: list[str] = []
         self._usage: ModelUsage | None = None
         self._finish: ModelFinish | None = None
 
@@ -71,14 +61,12 @@ class ChunkReader:
         """The pieces that close an answer; raises UpstreamFailed when it was cut short."""
         if self._finish is None:
             raise UpstreamFailed("the answer model's stream ended before its answer did")
-        usage = self._usage or ModelUsage(self._input_estimate(), self._estimate, estimated=True)
-        return (usage, self._finish)
+        return (self._usage or self._estimate(), self._finish)
 
     def _piece(self, text: str) -> TextPiece | None:
         if not text:
             return None
-        if self._usage is None:
-            self._estimate += estimated_tokens(text)
+        self._said.append(text)
         return TextPiece(text)
 
     def _read_usage(self, usage: object) -> None:
@@ -88,8 +76,10 @@ class ChunkReader:
         if all(type(count) is int and count >= 0 for count in counts):
             self._usage = ModelUsage(usage["prompt_tokens"], usage["completion_tokens"], estimated=False)
 
-    def _input_estimate(self) -> int:
-        return sum(estimated_tokens(message.content) for message in self._prompt.messages)
+    def _estimate(self) -> ModelUsage:
+        """Over the whole text: pieces as small as a token would each be rounded up."""
+        sent = sum(estimate_tokens(message.content) for message in self._prompt.messages)
+        return ModelUsage(sent, estimate_tokens("".join(self._said)), estimated=True)
 
 
 def _loads(event: bytes) -> object:

@@ -1,10 +1,10 @@
 """Citations: markers in a model's text made canonical, and the sentence each one rests on."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator
-from itertools import pairwise
+from collections.abc import Iterator, Mapping, Sequence
 
-from gateway.answer.sentences import Piece, pieces
+from gateway.answer.quote import QuotablePassage
+from gateway.answer.sentences import pieces
 from gateway.retrieval.chunk import Chunk
 from gateway.stream.protocol import CitedSource
 
@@ -198,32 +198,30 @@ def _numbers(listed: str) -> Iterator[int]:
         last, ranged = number, False
 
 
-Terms = Callable[[str], Iterable[str]]
-
-_TERM = re.compile(r"[\u3400-\u9fff]+|[^\W_\u3400-\u9fff]+(?:[._\-][^\W_\u3400-\u9fff]+)*")
-_DIGITS = re.compile(r"[0-9]+(?:[.,:][0-9]+)*")
-_NEGATION = re.compile(r"\b(?:not|no|never|none|nobody|cannot|without)\b|n['’]t\b|[不没無无未勿]|禁止")
 _MARKERS = re.compile(r"(?:[ \t]*\[[0-9]{1,3}\])+")
-_FILLERS = frozenset(
-    "a an the of to in on at by for and or is are was were be it this that as with from".split()
-)
+_ITEM_NUMBER = re.compile(r"[0-9]+")
+#: sentences that are checked against one passage; far more than an answer of the usual budget has
+_MOST_CLAIMS = 60
 
 
-def plain_terms(text: str) -> Iterator[str]:
-    """Lower-case words without fillers; a Han run is taken as pairs of characters."""
-    for token in _TERM.findall(text.lower()):
-        if "\u3400" <= token[0] <= "\u9fff":
-            yield from map("".join, pairwise(token)) if len(token) > 1 else token
-        elif token not in _FILLERS:
-            yield token
+def cite(answer: str, n: int, chunk: Chunk) -> CitedSource:
+    """One citation of a finished answer with canonical markers."""
+    return cite_all(answer, {n: chunk})[0]
 
 
-def cite(answer: str, n: int, chunk: Chunk, terms: Terms = plain_terms) -> CitedSource:
-    """One citation of a finished answer with canonical markers.
+def cite_all(answer: str, chunks: Mapping[int, Chunk]) -> tuple[CitedSource, ...]:
+    """The citations of a finished answer, one for each number; the answer and each passage are read once.
 
-    ``quote`` belongs to the first sentence that names ``n``; ``supported`` holds for all of them.
+    ``quote`` belongs to the first sentence that names the number; ``supported`` holds for all of them.
+    Of more than 60 sentences those after them are not looked at, and nothing is said to support them.
     """
-    quotes = [best_quote(claim, chunk.content, terms) for claim in claims(answer, n)]
+    stated = _stated(answer)
+    return tuple(_cited(n, chunk, stated.get(n, [])) for n, chunk in chunks.items())
+
+
+def _cited(n: int, chunk: Chunk, stated: Sequence[str]) -> CitedSource:
+    passage = QuotablePassage(chunk.content)
+    quotes = [passage.best_quote(claim) for claim in stated[:_MOST_CLAIMS]]
     return CitedSource(
         n=n,
         document_id=chunk.document_id,
@@ -233,65 +231,21 @@ def cite(answer: str, n: int, chunk: Chunk, terms: Terms = plain_terms) -> Cited
         page=chunk.page,
         uri=chunk.source_uri,
         quote=quotes[0][0] if quotes else "",
-        supported=bool(quotes) and all(supports for _, supports in quotes),
+        supported=0 < len(stated) <= _MOST_CLAIMS and all(supports for _, supports in quotes),
     )
 
 
 def claims(answer: str, n: int) -> list[str]:
     """The sentence, row or block in front of each marker of ``n``, without markers."""
-    found, start = [], 0
+    return _stated(answer).get(n, [])
+
+
+def _stated(answer: str) -> dict[int, list[str]]:
+    found: dict[int, list[str]] = {}
+    start = 0
     for markers in _MARKERS.finditer(answer):
-        before = answer[start : markers.start()].lstrip(" .。,，;；!！?？")
+        stated = pieces(answer[start : markers.start()].lstrip(" .。,，;；!！?？"))
         start = markers.end()
-        stated = pieces(_MARKERS.sub("", before))
-        if stated and f"[{n}]" in markers[0]:
-            found.append(stated[-1].text)
+        for n in dict.fromkeys(map(int, _ITEM_NUMBER.findall(markers[0]))) if stated else ():
+            found.setdefault(n, []).append(stated[-1].text)
     return found
-
-
-def quote_for(sentence: str, content: str, terms: Terms = plain_terms) -> str:
-    """The piece of the passage, verbatim, that shares most with the sentence; empty for none."""
-    return best_quote(sentence, content, terms)[0]
-
-
-def best_quote(sentence: str, content: str, terms: Terms = plain_terms) -> tuple[str, bool]:
-    """The best piece and whether it supports the sentence; two neighbours where one isn't enough."""
-    found = pieces(content)
-    if not found:
-        return "", False
-    wanted = set(terms(sentence))
-    best = max(range(len(found)), key=lambda i: (_overlap(wanted, terms(_read(found[i]))), -i))
-    if supported(sentence, _read(found[best]), terms):
-        return found[best].source, True
-    alone = _overlap(wanted, terms(_read(found[best])))
-    for first in (best - 1, best):
-        pair = found[first : first + 2] if first >= 0 else []
-        both = " ".join(map(_read, pair))
-        # A neighbour that adds no term must not lend its numbers or its negation.
-        if len(pair) == 2 and _overlap(wanted, terms(both)) > alone and supported(sentence, both, terms):
-            return _span(content, pair), True
-    return found[best].source, False
-
-
-def supported(sentence: str, quote: str, terms: Terms = plain_terms) -> bool:
-    """A plain check, no proof: three fifths of the terms, every number, and the same negation."""
-    wanted = set(terms(sentence))
-    if not wanted or _overlap(wanted, terms(quote)) < 0.6:
-        return False
-    if not set(_DIGITS.findall(sentence)) <= set(_DIGITS.findall(quote)):
-        return False
-    return bool(_NEGATION.search(sentence.lower())) == bool(_NEGATION.search(quote.lower()))
-
-
-def _read(piece: Piece) -> str:
-    return f"{piece.lead} {piece.text}" if piece.lead else piece.text
-
-
-def _overlap(wanted: set[str], terms: Iterable[str]) -> float:
-    return len(wanted.intersection(terms)) / len(wanted) if wanted else 0.0
-
-
-def _span(content: str, pair: list[Piece]) -> str:
-    start = content.find(pair[0].source)
-    end = content.find(pair[1].source, start) + len(pair[1].source)
-    return content[start:end]

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from gateway.answer.citation import cite
+from gateway.answer.citation import cite_all
 from gateway.answer.evidence import Evidence, RefusalReason
 from gateway.answer.generation import Generated
 from gateway.context import RequestContext
@@ -95,4 +95,4 @@ def timings_of(trace: Trace) -> Timings:
 
 def _citations(generated: Generated, evidence: Sequence[Evidence]) -> tuple[CitedSource, ...]:
     by_number = {item.n: item.chunk for item in evidence}
-    return tuple(cite(generated.text, n, by_number[n]) for n in generated.cited)
+    return cite_all(generated.text, {n: by_number[n] for n in generated.cited})

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 
 import anyio.lowlevel
+from anyio import to_thread
 
 from gateway.errors import InvariantViolated
 from gateway.ingest import chunkfile
@@ -66,18 +67,16 @@ async def _rows_of_one(
     places: Mapping[str, VectorPlace],
     files: VectorFiles,
 ) -> AsyncIterator[Row]:
-    built = chunkfile.load(await objects.get(document.chunks_key))
+    built = await to_thread.run_sync(chunkfile.load, await objects.get(document.chunks_key))
     if len(built.passages) != len(document.manifest):
         raise InvariantViolated("a chunk file and its manifest disagree")
-    mine = {e.text_hash: places[e.text_hash] for e in document.manifest if e.text_hash in places}
-    vectors = await files.load(mine)
     for entry, passage in zip(document.manifest, built.passages, strict=True):
         await anyio.lowlevel.checkpoint()  # terms take a while, and questions are answered on this loop
-        if stable_hash(passage.content) != entry.content_hash or entry.text_hash not in vectors:
+        if stable_hash(passage.content) != entry.content_hash or entry.text_hash not in places:
             raise InvariantViolated("a chunk file and its manifest disagree")
         chunk = _chunk(plan, document, entry, passage)
         text = embedded_text(document.title, passage.section, passage.content)
-        yield Row(chunk, vectors[entry.text_hash], terms_of(text))
+        yield Row(chunk, await files.vector(places[entry.text_hash]), terms_of(text))
 
 
 def _chunk(plan: ReleasePlan, document: PlannedDocument, entry: ManifestEntry, passage: Passage) -> Chunk:

@@ -1,11 +1,14 @@
 """Vector files: the vectors of new texts of one document version, as raw little-endian float32."""
 
+import math
 import sys
 from array import array
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 
-from gateway.errors import InvariantViolated
+from anyio import to_thread
+
+from gateway.errors import InvariantViolated, NotFound
 from gateway.ingest.catalog import ObjectStore, VectorPlace
 from gateway.retrieval.chunk import stable_hash
 from gateway.retrieval.embedding import Vector
@@ -22,9 +25,7 @@ def pack(vectors: Sequence[Vector]) -> bytes:
     packed = array("f")
     for vector in vectors:
         packed.extend(vector)
-    if sys.byteorder == "big":
-        packed.byteswap()
-    return packed.tobytes()
+    return _little_endian(packed)
 
 
 def unpack(content: bytes, dimension: int) -> list[Vector]:
@@ -43,28 +44,69 @@ def _floats(content: bytes, dimension: int) -> "array[float]":
     return values
 
 
+def _little_endian(values: "array[float]") -> bytes:
+    if sys.byteorder == "big":
+        values.byteswap()
+    return values.tobytes()
+
+
+def patched(content: bytes, dimension: int, vectors: Mapping[int, Vector]) -> bytes:
+    """A damaged file's content with these positions filled in; what nobody knows any more is NaN."""
+    whole = len(content) - len(content) % (array("f").itemsize * dimension)
+    values = _floats(content[:whole], dimension)
+    missing = dimension * (max(vectors) + 1) - len(values)
+    values.extend([math.nan] * max(0, missing))
+    for position, vector in vectors.items():
+        values[position * dimension : (position + 1) * dimension] = array("f", vector)
+    return _little_endian(values)
+
+
 class VectorFiles:
-    """Reads vectors by place; keeps the last few files in memory while a release is built."""
+    """Vectors by place; keeps the last few files in memory while a release is built."""
 
     def __init__(self, objects: ObjectStore, dimension: int) -> None:
         self._objects = objects
         self._dimension = dimension
         # as packed floats: as tuples they would take eight times the memory
         self._files: OrderedDict[str, array[float]] = OrderedDict()
+        self._damaged: set[str] = set()
 
-    async def load(self, places: Mapping[str, VectorPlace]) -> dict[str, Vector]:
-        """The vector of each text hash. Raises NotFound when a file is gone, InvariantViolated when it
-        isn't what its places say.
-        """
-        return {name: await self._vector(place) for name, place in places.items()}
-
-    async def _vector(self, place: VectorPlace) -> Vector:
-        file = await self._file(place.object_key)
-        start = place.position * self._dimension
-        vector = tuple(file[start : start + self._dimension])
-        if len(vector) != self._dimension:
+    async def vector(self, place: VectorPlace) -> Vector:
+        """Raises NotFound when the file is gone, InvariantViolated when it isn't what its places say."""
+        vector = self._at(await self._file(place.object_key), place.position)
+        if vector is None:
             raise InvariantViolated("a vector file is shorter than its places")
         return vector
+
+    async def holds(self, place: VectorPlace) -> bool:
+        """Whether the vector is really there. Zeros alone are what a lost block of a disk reads as."""
+        if place.object_key in self._damaged:
+            return False
+        try:
+            file = await self._file(place.object_key)
+        except (NotFound, InvariantViolated):
+            self._damaged.add(place.object_key)
+            return False
+        return any(self._at(file, place.position) or ())
+
+    async def put_back(self, vectors: Mapping[VectorPlace, Vector]) -> None:
+        """Writes lost vectors into their old places, which other texts' versions name as well."""
+        files: dict[str, dict[int, Vector]] = {}
+        for place, vector in vectors.items():
+            files.setdefault(place.object_key, {})[place.position] = vector
+        for key, own in files.items():
+            try:
+                content = await self._objects.get(key)
+            except NotFound:
+                content = b""
+            await self._objects.put(key, await to_thread.run_sync(patched, content, self._dimension, own))
+            self._files.pop(key, None)
+            self._damaged.discard(key)
+
+    def _at(self, file: "array[float]", position: int) -> Vector | None:
+        vector = tuple(file[position * self._dimension : (position + 1) * self._dimension])
+        whole = len(vector) == self._dimension and not math.isnan(vector[0])
+        return vector if whole else None
 
     async def _file(self, key: str) -> "array[float]":
         file = self._files.pop(key, None)

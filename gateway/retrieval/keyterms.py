@@ -1,6 +1,7 @@
 """Key terms: the codes, numbers and names without which a passage can't be about the question."""
 
 import re
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
@@ -28,6 +29,10 @@ _NAMES_A_NUMBER = re.compile(
 )
 _MONEY = re.compile(r"[$€£¥￥]\s*$")
 _SENTENCE_START = re.compile(r"(?:^|[.?!:;。？！：；\"“(\-–—])\s*$")
+#: characters on each side of a word that can tell what it is
+_WINDOW = 32
+#: more codes than this are not looked up: a text of nothing but codes is no question
+_MOST_CODES = 32
 _CALENDAR: frozenset[str] = frozenset(
     "monday tuesday wednesday thursday friday saturday sunday january february march april may june july"
     " august september october november december christmas easter english".split()
@@ -52,8 +57,9 @@ def key_terms(question: str) -> KeyTerms:
     titled = False
     question = join_thousands(question)
     for match in _WORD.finditer(question):
-        word, before = match.group(), question[: match.start()]
-        if _is_code(word, before, question[match.end() :]):
+        word, start, end = match.group(), match.start(), match.end()
+        before, after = question[max(0, start - _WINDOW) : start], question[end : end + _WINDOW]
+        if _is_code(word, before, after):
             codes.append(word)
         elif word[0].isupper() and not _SENTENCE_START.search(before):
             titled = titled or (word.lower() in STOP_WORDS and word != "I")
@@ -62,13 +68,19 @@ def key_terms(question: str) -> KeyTerms:
 
 
 def missing_key_terms(question: str, passages: Iterable[Collection[str]]) -> int:
-    """How many key terms of the question no passage has; passages are sets of ``terms_of`` terms."""
+    """How many key terms of the question no passage has; passages are sets of ``terms_of`` terms.
+
+    Of more than 32 codes those that were not looked up count as missing.
+    """
     wanted = key_terms(question)
     if not (wanted.codes or wanted.names):
         return 0
     each = [frozenset(terms) for terms in passages]
-    missing = sum(not _has_code(code, each) for code in wanted.codes)
-    if wanted.names and not any(_has_name(name, each) for name in wanted.names):
+    written = frozenset().union(*each)
+    squashed = frozenset(map(_squash, written)) if wanted.codes else written
+    missing = max(0, len(wanted.codes) - _MOST_CODES)
+    missing += sum(not _has_code(code, each, squashed) for code in wanted.codes[:_MOST_CODES])
+    if wanted.names and not _has_a_name(wanted.names, written):
         missing += len(wanted.names)
     return missing
 
@@ -106,15 +118,17 @@ def _name_stems(word: str) -> Iterator[str]:
             yield stem(lower)
 
 
-def _has_code(code: str, passages: list[frozenset[str]]) -> bool:
+def _has_code(code: str, passages: list[frozenset[str]], squashed_terms: frozenset[str]) -> bool:
     lower = code.lower()
     squashed = _squash(lower)
+    if squashed in squashed_terms:
+        return True
     spellings = {lower, stem(lower), squashed, squashed.removeprefix("v"), lower.removeprefix("v")}
     apart = _written_apart(code)
-    for terms in passages:
-        if not spellings.isdisjoint(terms) or any(terms.issuperset(parts) for parts in apart):
-            return True
-    return any(_squash(term) == squashed for terms in passages for term in terms)
+    return any(
+        not spellings.isdisjoint(terms) or any(terms.issuperset(parts) for parts in apart)
+        for terms in passages
+    )
 
 
 def _squash(code: str) -> str:
@@ -130,7 +144,13 @@ def _written_apart(code: str) -> list[set[str]]:
     return [{stem(part.lower()) for part in parts} for parts in splits if parts]
 
 
-def _has_name(name: str, passages: list[frozenset[str]]) -> bool:
-    if any(name in terms for terms in passages):
+def _has_a_name(names: Collection[str], written: frozenset[str]) -> bool:
+    """One of them, or a term that begins with one of more than three letters."""
+    if not written.isdisjoint(names):
         return True
-    return len(name) > 3 and any(term.startswith(name) for terms in passages for term in terms)
+    ordered = sorted(written)
+    for name in names:
+        following = bisect_left(ordered, name)
+        if len(name) > 3 and following < len(ordered) and ordered[following].startswith(name):
+            return True
+    return False

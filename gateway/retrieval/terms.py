@@ -2,6 +2,7 @@
 
 import functools
 import re
+import threading
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -17,7 +18,16 @@ _TOKEN = re.compile(rf"[{_CJK}]+|[^\W_{_CJK}]+(?:[._\-][^\W_{_CJK}]+)*")
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 _PART = re.compile(r"[^\W_]+")
 _CJK_RUN = re.compile(rf"[{_CJK}]")
-_STEMMER = snowballstemmer.stemmer("english")
+
+
+class _OfThread(threading.local):
+    """A stemmer keeps the word it works on in itself: two threads in one give each other wrong stems."""
+
+    def __init__(self) -> None:
+        self.stemmer = snowballstemmer.stemmer("english")
+
+
+_OF_THREAD = _OfThread()
 
 STOP_WORDS: frozenset[str] = frozenset(
     "a an and any are as at be been being but by can could did do does doing for from had has have"
@@ -41,8 +51,8 @@ _CJK_WORDS: frozenset[str] = frozenset(
 
 @functools.lru_cache(maxsize=65_536)
 def stem(word: str) -> str:
-    """English stem of a lower-case word (Snowball); other scripts pass unchanged."""
-    return str(_STEMMER.stemWord(word)) if word.isascii() else word
+    """English stem of a lower-case word (Snowball); numbers and other scripts pass unchanged."""
+    return str(_OF_THREAD.stemmer.stemWord(word)) if word.isascii() and not word.isdigit() else word
 
 
 def iter_terms(text: str) -> Iterator[str]:

@@ -216,7 +216,7 @@ class GatewayProcess:
         """Sends documents for everybody in ``staff``, as one task, to be activated."""
         given = {"knowledge_base": "handbook", "allow": ["group:staff"], "activate": "true", **fields}
         files = [("file", (name, text)) for name, text in texts.items()]
-        return await self.call("POST", "/v1/documents", "ingest", data=given, files=files)
+        return await self.call("POST", "/v1/documents", "ingest", "release", data=given, files=files)
 
     async def task(self, task_id: str) -> dict[str, Any]:
         found: dict[str, Any] = (await self.call("GET", f"/v1/tasks/{task_id}", "ingest")).json()

@@ -1,10 +1,15 @@
 """Citation markers in any split, and the sentence each citation rests on."""
 
+import sys
+from types import FrameType
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.answer.citation import HOLD, CitationStream, cite, claims, quote_for, supported
+from gateway.answer import sentences
+from gateway.answer.citation import HOLD, CitationStream, cite, cite_all, claims
+from gateway.answer.quote import quote_for, supported
 from gateway.retrieval.chunk import FOREVER, Chunk, row_id
 
 
@@ -197,3 +202,34 @@ def test_support_needs_words_numbers_and_the_same_negation() -> None:
     assert not supported("The limit is 5 GB", "The limit is 50 GB for each user.")
     assert not supported("", "Anything.")
     assert quote_for("anything", "") == ""
+
+
+def reads_of(answer: str, sources: int) -> int:
+    """How many texts are taken apart into pieces for the citations of an answer."""
+    counted = 0
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        nonlocal counted
+        counted += event == "call" and frame.f_code is sentences.pieces.__code__
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        cite_all(answer, {n: chunk(REFUNDS) for n in range(1, sources + 1)})
+    finally:
+        sys.setprofile(before)
+    return counted
+
+
+def test_a_passage_is_read_once_for_all_the_sentences_that_cite_it() -> None:
+    """And the answer once for all of its sources: this happens on the event loop."""
+    answer = " ".join(f"Refunds are paid within {n} days [1][2][3]." for n in range(40))
+    assert reads_of(answer, 3) <= 40 + 3
+
+
+def test_an_endless_list_of_citations_is_not_checked_to_its_end() -> None:
+    """Sixty sentences are; what wasn't looked at isn't called supported."""
+    said = "Refunds are paid within 14 days [1]. "
+    assert cite(said * 60, 1, chunk(REFUNDS)).supported
+    longer = cite(said * 61, 1, chunk(REFUNDS))
+    assert (longer.quote, longer.supported) == ("Refunds are paid within 14 days.", False)

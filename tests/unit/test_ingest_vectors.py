@@ -51,15 +51,14 @@ def test_the_same_text_in_another_space_is_another_vector() -> None:
 
 
 async def test_each_place_gives_its_own_vector_and_each_file_is_read_once() -> None:
-    """Over several loads, as the documents of one release ask for them."""
+    """However often the documents of one release ask for it."""
     objects = CountingObjects()
     await objects.put("one", pack(VECTORS))
     await objects.put("two", pack(VECTORS[:1]))
     files = VectorFiles(objects, 3)
-    found = await files.load({"a": VectorPlace("one", 1), "b": VectorPlace("two", 0)})
-    again = await files.load({"c": VectorPlace("one", 0)})
-    assert found["a"] == pytest.approx(VECTORS[1])
-    assert (found["b"], again["c"]) == (VECTORS[0], VECTORS[0])
+    assert await files.vector(VectorPlace("one", 1)) == pytest.approx(VECTORS[1])
+    assert await files.vector(VectorPlace("two", 0)) == VECTORS[0]
+    assert await files.vector(VectorPlace("one", 0)) == VECTORS[0]
     assert objects.reads == ["one", "two"]
 
 
@@ -69,10 +68,11 @@ async def test_the_files_in_memory_are_bounded() -> None:
     for n in range(65):
         await objects.put(f"f{n}", pack(VECTORS))
     files = VectorFiles(objects, 3)
-    places = {f"t{n}": VectorPlace(f"f{n}", 0) for n in range(65)}
-    await files.load(places)
+    for n in range(65):
+        await files.vector(VectorPlace(f"f{n}", 0))
     objects.reads.clear()
-    await files.load({"t64": places["t64"], "t0": places["t0"]})
+    for n in (64, 0):
+        await files.vector(VectorPlace(f"f{n}", 0))
     assert objects.reads == ["f0"]
 
 
@@ -82,9 +82,49 @@ async def test_a_place_beyond_its_file_and_a_missing_file_are_told() -> None:
     await objects.put("one", pack(VECTORS))
     files = VectorFiles(objects, 3)
     with pytest.raises(InvariantViolated):
-        await files.load({"a": VectorPlace("one", 2)})
+        await files.vector(VectorPlace("one", 2))
     with pytest.raises(NotFound):
-        await files.load({"a": VectorPlace("gone", 0)})
+        await files.vector(VectorPlace("gone", 0))
+
+
+@pytest.mark.parametrize(
+    ("content", "lost"),
+    [
+        (pack(VECTORS), set()),
+        (None, {0, 1}),
+        (b"", {0, 1}),
+        (pack(VECTORS[:1]), {1}),
+        (pack(VECTORS)[:-1], {0, 1}),
+        (bytes(24), {0, 1}),
+        (pack([VECTORS[0], (0.0, 0.0, 0.0)]), {1}),
+    ],
+)
+async def test_lost_vectors_are_found_and_put_back_in_their_places(
+    content: bytes | None, lost: set[int]
+) -> None:
+    """After a power cut a file may be gone, short, torn, or hold zeros; nobody else's vector is touched."""
+    objects = MemoryObjects()
+    if content is not None:
+        await objects.put("one", content)
+    places = {position: VectorPlace("one", position) for position in (0, 1)}
+    files = VectorFiles(objects, 3)
+    assert {n for n, place in places.items() if not await files.holds(place)} == lost
+    await files.put_back({places[n]: VECTORS[n] for n in lost})
+    again = VectorFiles(objects, 3)
+    for n, place in places.items():
+        assert await again.vector(place) == pytest.approx(VECTORS[n])
+
+
+async def test_a_vector_that_was_not_put_back_stays_lost() -> None:
+    """The place of another text in the same file never gives a vector that is none."""
+    objects = MemoryObjects()
+    files = VectorFiles(objects, 3)
+    await files.put_back({VectorPlace("one", 2): VECTORS[1]})
+    assert await files.vector(VectorPlace("one", 2)) == pytest.approx(VECTORS[1])
+    for position in (0, 1, 3):
+        assert not await files.holds(VectorPlace("one", position))
+        with pytest.raises(InvariantViolated):
+            await files.vector(VectorPlace("one", position))
 
 
 def test_a_chunk_file_comes_back_whole() -> None:

@@ -1,10 +1,17 @@
 """Terms, coverage and key terms: what BM25 and the gate count."""
 
+import sys
+import threading
+from collections.abc import Iterator
+from itertools import product
+from types import FrameType
+
 import pytest
 
+from gateway.retrieval import keyterms
 from gateway.retrieval.keyterms import KeyTerms, key_terms, missing_key_terms
 from gateway.retrieval.lexicon import TermStatistics
-from gateway.retrieval.terms import terms_of
+from gateway.retrieval.terms import stem, terms_of
 
 
 @pytest.mark.parametrize(
@@ -103,3 +110,83 @@ def test_a_key_term_no_passage_has_is_missing(code: str) -> None:
 def test_the_parts_of_a_code_are_not_the_code() -> None:
     """Three words somewhere in a passage don't name an error."""
     assert missing_key_terms("What is ERR_FOO_7?", [frozenset(terms_of("err on the side of foo 7"))]) == 1
+
+
+@pytest.fixture
+def eager_switching() -> Iterator[None]:
+    """Threads take turns inside almost every call."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("eager_switching")
+def test_threads_that_stem_at_the_same_time_get_the_stems_of_their_own_words() -> None:
+    """A model's thread counts terms while the event loop does: a wrong stem would stay cached."""
+    endings = ("ational", "fulness", "ing", "ization", "ously", "ability", "ements", "ies")
+    words = ["".join(parts) for parts in product("bdfg", "aeou", "lmnr", "kpst", endings)]
+    stem.cache_clear()
+    alone = {word: stem(word) for word in words}
+    stem.cache_clear()
+    found: list[dict[str, str]] = []
+
+    def run(mine: list[str]) -> None:
+        found.append({word: stem(word) for word in mine})
+
+    threads = [threading.Thread(target=run, args=(words[i::4],)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {word: got for each in found for word, got in each.items()} == alone
+
+
+def work(question: str, passages: list[frozenset[str]]) -> int:
+    """Calls, and characters handed over, while the key terms of a question are looked for."""
+    counted = 0
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        nonlocal counted
+        if event == "call" and frame.f_code.co_filename == keyterms.__file__:
+            handed = [value for value in frame.f_locals.values() if isinstance(value, str)]
+            counted += 1 + sum(map(len, handed))
+        elif event == "c_call":
+            counted += 1
+
+    missing_key_terms(question, passages)  # stems stay cached, and stemming isn't what is counted
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        missing_key_terms(question, passages)
+    finally:
+        sys.setprofile(before)
+    return counted
+
+
+@pytest.mark.parametrize(
+    ("word", "digits"), [("{} and", "0123456789"), ("ERR_{}", "0123456789"), ("a Nab{}o", "abcdefghij")]
+)
+def test_the_work_grows_no_faster_than_the_question(word: str, digits: str) -> None:
+    """4,000 characters of numbers, codes or names mustn't keep other questions waiting."""
+    passages = [frozenset(f"term{n}" for n in range(i, 1800, 6)) for i in range(6)]
+    names = ["".join(four) for four in product(digits, repeat=4)]
+    short, long = (" ".join(map(word.format, names[1000 : 1000 + n])) for n in (100, 400))
+    assert work(long, passages) < 4.5 * work(short, passages)
+    assert work(long, passages) < 100 * len(long) + 2 * 1800
+
+
+def test_more_codes_than_a_question_has_are_missing() -> None:
+    """The first 32 are looked up; a list of codes is never answered for the sake of them."""
+    codes = [f"ERR_{n}" for n in range(40)]
+    passages = [frozenset(terms_of(" ".join(codes)))]
+    assert missing_key_terms(" ".join(codes[:32]), passages) == 0
+    assert missing_key_terms(" ".join(codes), passages) == 8
+
+
+def test_a_name_may_begin_a_longer_term() -> None:
+    """With more than three letters; other names before it change nothing."""
+    passages = [frozenset({"haraldson", "bobby"}), frozenset({"harbour"})]
+    assert missing_key_terms("ask Zacharias or Harald", passages) == 0
+    assert missing_key_terms("ask Bob", passages) == 1
+    assert missing_key_terms("ask Haraldsonville", passages) == 1

@@ -1,0 +1,83 @@
+"""Quotes: the piece of a passage that carries a sentence, and a plain check that it does."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
+
+from gateway.answer.sentences import Piece, pieces
+
+Terms = Callable[[str], Iterable[str]]
+
+_TERM = re.compile(r"[\u3400-\u9fff]+|[^\W_\u3400-\u9fff]+(?:[._\-][^\W_\u3400-\u9fff]+)*")
+_DIGITS = re.compile(r"[0-9]+(?:[.,:][0-9]+)*")
+_NEGATION = re.compile(r"\b(?:not|no|never|none|nobody|cannot|without)\b|n['’]t\b|[不没無无未勿]|禁止")
+_FILLERS = frozenset(
+    "a an the of to in on at by for and or is are was were be it this that as with from".split()
+)
+
+
+def plain_terms(text: str) -> Iterator[str]:
+    """Lower-case words without fillers; a Han run is taken as pairs of characters."""
+    for token in _TERM.findall(text.lower()):
+        if "\u3400" <= token[0] <= "\u9fff":
+            yield from map("".join, pairwise(token)) if len(token) > 1 else token
+        elif token not in _FILLERS:
+            yield token
+
+
+def quote_for(sentence: str, content: str, terms: Terms = plain_terms) -> str:
+    """The piece of the passage, verbatim, that shares most with the sentence; empty for none."""
+    return QuotablePassage(content, terms).best_quote(sentence)[0]
+
+
+class QuotablePassage:
+    """A passage's pieces and their terms, read once for all the sentences that cite it."""
+
+    def __init__(self, content: str, terms: Terms = plain_terms) -> None:
+        self._content = content
+        self._terms = terms
+        self._pieces = pieces(content)
+        self._read = [_read(piece) for piece in self._pieces]
+        self._sets = [frozenset(terms(text)) for text in self._read]
+
+    def best_quote(self, sentence: str) -> tuple[str, bool]:
+        """The best piece and whether it supports the sentence; two neighbours where one isn't enough."""
+        if not self._pieces:
+            return "", False
+        wanted = set(self._terms(sentence))
+        shares = [_overlap(wanted, own) for own in self._sets]
+        best = shares.index(max(shares))
+        if supported(sentence, self._read[best], self._terms):
+            return self._pieces[best].source, True
+        for first in (best - 1, best):
+            pair = self._pieces[first : first + 2] if first >= 0 else []
+            both = " ".join(map(_read, pair))
+            # A neighbour that adds no term must not lend its numbers or its negation.
+            adds = len(pair) == 2 and _overlap(wanted, self._terms(both)) > shares[best]
+            if adds and supported(sentence, both, self._terms):
+                return _span(self._content, pair), True
+        return self._pieces[best].source, False
+
+
+def supported(sentence: str, quote: str, terms: Terms = plain_terms) -> bool:
+    """A plain check, no proof: three fifths of the terms, every number, and the same negation."""
+    wanted = set(terms(sentence))
+    if not wanted or _overlap(wanted, terms(quote)) < 0.6:
+        return False
+    if not set(_DIGITS.findall(sentence)) <= set(_DIGITS.findall(quote)):
+        return False
+    return bool(_NEGATION.search(sentence.lower())) == bool(_NEGATION.search(quote.lower()))
+
+
+def _read(piece: Piece) -> str:
+    return f"{piece.lead} {piece.text}" if piece.lead else piece.text
+
+
+def _overlap(wanted: set[str], terms: Iterable[str]) -> float:
+    return len(wanted.intersection(terms)) / len(wanted) if wanted else 0.0
+
+
+def _span(content: str, pair: list[Piece]) -> str:
+    start = content.find(pair[0].source)
+    end = content.find(pair[1].source, start) + len(pair[1].source)
+    return content[start:end]
