@@ -19,6 +19,7 @@ from gateway.observe.logging import configure_logging, get_logger
 from gateway.settings import Settings
 from gateway.stream.registry import SessionRegistry
 from gateway.stream.session import CloseReason
+from gateway.web.connection import Connection
 
 _KEEP_ALIVE_S = 5
 _AFTER_DRAIN_S = 3
@@ -48,7 +49,7 @@ class GatewayServer(uvicorn.Server):
         await super().startup(sockets)
         if self.started:
             host, port = self.servers[0].sockets[0].getsockname()[:2]
-            self._on_ready(f"http://{host}:{port}", self.stop)
+            self._on_ready(f"http://{_address(host, port)}", self.stop)
 
     def stop(self) -> bool:
         """As SIGTERM would; callable from any thread. False when it is stopping already."""
@@ -82,6 +83,7 @@ async def serve(settings: Settings, on_ready: OnReady) -> None:
         async with open_services(settings) as services:
             config = uvicorn.Config(
                 create_app(settings, services),
+                http=Connection,
                 log_config=None,
                 access_log=False,
                 server_header=False,
@@ -99,6 +101,11 @@ async def serve(settings: Settings, on_ready: OnReady) -> None:
             log.info("server.stopped")
 
 
+def _address(host: str, port: int) -> str:
+    """As in a URL (RFC 3986, section 3.2.2)."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 @contextmanager
 def _listening(host: str, port: int) -> Iterator[socket.socket]:
     """Bound before anything else is opened, so that a taken port is the first thing said."""
@@ -110,7 +117,7 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
             listener.bind((host, port))
         except OSError as error:
             raise ConfigurationError(
-                "address_unusable", f"can't listen on {host}:{port}: {error.strerror}"
+                "address_unusable", f"can't listen on {_address(host, port)}: {error.strerror}"
             ) from error
         yield listener
     finally:

@@ -23,7 +23,11 @@ import anyio.to_thread
 from gateway.adapters.milvus_client import Connection, Endpoint, bounded
 from gateway.context import Deadline
 from gateway.errors import ConfigurationError, DeadlineExceeded, VectorStoreUnavailable
+from gateway.observe.logging import get_logger
 
+_log = get_logger("lite")
+
+_PROGRAM = "gateway.adapters.milvus_lite_server"
 # as in milvus_lite_server, which this module must not import: it loads Milvus Lite itself
 _EXIT_IN_USE = 73
 _LOCK_WAIT_S = 3.0
@@ -41,7 +45,7 @@ class LiteChild:
     """One folder's child. ``start`` before use, ``aclose`` last of all parts.
 
     ``back_off_s`` is (first, longest) wait before a restart; it starts over once a child is ready.
-    ``health_every_s`` is how often a living child is asked for its marker.
+    ``health_every_s`` is how often a living child is asked for its marker. ``program`` is the child's module.
     """
 
     def __init__(
@@ -52,12 +56,14 @@ class LiteChild:
         health_every_s: float = 5.0,
         health_cap_ms: float = _HEALTH_CAP_MS,
         lock_wait_s: float = _LOCK_WAIT_S,
+        program: str = _PROGRAM,
     ) -> None:
         self._data_dir = data_dir
         self._back_off_s = back_off_s
         self._health_every_s = health_every_s
         self._health_cap_ms = health_cap_ms
         self._lock_wait_s = lock_wait_s
+        self._program = program
         self._process: asyncio.subprocess.Process | None = None
         self._endpoint: Endpoint | None = None
         self._connection: Connection | None = None
@@ -104,7 +110,7 @@ class LiteChild:
         connection, endpoint = self._connection, self.endpoint()
         if connection is None or connection.endpoint != endpoint:
             raise VectorStoreUnavailable()
-        await bounded(deadline, lambda: self._show_marker(connection, deadline))
+        await self._ask_for_marker(connection, deadline)
 
     async def start(self) -> None:
         """Returns when the child is ready; from then on it is supervised.
@@ -140,17 +146,20 @@ class LiteChild:
 
     async def _supervise(self) -> None:
         first, longest = self._back_off_s
+        wait_s = first
         while True:
-            await self._until_lost()
-            await self._kill()
-            wait_s = first
-            while not self.ready:
+            try:
+                if self.ready:
+                    await self._until_lost()
+                    wait_s = first
+                await self._kill()
                 await anyio.sleep(wait_s)
                 wait_s = min(wait_s * 2, longest)
-                with contextlib.suppress(VectorStoreUnavailable, DeadlineExceeded, OSError):
-                    await self._launch()
-                if not self.ready:
-                    await self._kill()
+                await self._launch()
+            except (VectorStoreUnavailable, DeadlineExceeded, OSError) as error:
+                _log.warning("lite.start_failed", reason=type(error).__name__)
+            except Exception:  # noqa: BLE001 - nobody else restarts the store: logged, and tried again
+                _log.exception("lite.defect")
 
     async def _until_lost(self) -> None:
         """Returns when the child has ended or has failed to answer several times in a row."""
@@ -173,7 +182,7 @@ class LiteChild:
             port = await self._spawn(secret)
             endpoint = Endpoint(f"http://127.0.0.1:{port}", secret)
             self._connection = await Connection.open(endpoint)
-            await self._show_marker(self._connection, Deadline.after(_START_CAP_S * 1000))
+            await self._ask_for_marker(self._connection, Deadline.after(_START_CAP_S * 1000))
             if self.pid is None:
                 raise VectorStoreUnavailable("the vector store ended while starting")
             self._endpoint = endpoint
@@ -187,7 +196,7 @@ class LiteChild:
         await anyio.to_thread.run_sync(lambda: self._data_dir.mkdir(parents=True, exist_ok=True))
         async with self._error_file() as stderr:
             self._process = process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "gateway.adapters.milvus_lite_server"),
+                *(sys.executable, "-m", self._program),
                 *("--data-dir", str(self._data_dir), "--lock-wait-s", str(self._lock_wait_s)),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
@@ -219,6 +228,10 @@ class LiteChild:
             yield handle
         finally:
             os.close(handle)
+
+    async def _ask_for_marker(self, connection: Connection, deadline: Deadline) -> None:
+        """Raises VectorStoreUnavailable, DeadlineExceeded."""
+        await bounded(deadline, lambda: self._show_marker(connection, deadline))
 
     async def _show_marker(self, connection: Connection, deadline: Deadline) -> None:
         marker = await anyio.to_thread.run_sync(self._read_marker)

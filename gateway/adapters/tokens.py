@@ -2,6 +2,7 @@
 
 import json
 import os
+import tempfile
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -78,19 +79,18 @@ def _write_new_key(path: Path) -> None:
     key = ECKey.generate_key("P-256")
     key.ensure_kid()
     content = json.dumps(key.as_dict(private=True)).encode()
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    # A name that no killed process left behind: in a container each start has the same process id.
+    descriptor, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        os.write(descriptor, content)
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(descriptor)
         os.link(draft, path)  # two first starts at once: the first key stays
     except FileExistsError:
         pass
     finally:
-        draft.unlink()
+        os.unlink(draft)
 
 
 class TokenVerifier:

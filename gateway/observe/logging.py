@@ -1,8 +1,9 @@
 """Structured logs: one JSON line an event on stderr; never a question, a chunk or an answer."""
 
+import contextlib
 import logging
 import sys
-from typing import TextIO
+from typing import TextIO, cast
 
 import structlog
 
@@ -10,10 +11,26 @@ import structlog
 _QUIET = ("sse_starlette", "openai", "httpx2", "httpcore2", "pymilvus", "sqlalchemy", "aiosqlite")
 
 
+class _Sink:
+    """Drops what it can't write: a full disk costs lines of the log, not answers."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(OSError):  # there is nowhere left to tell it
+            self._out.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError):  # likewise
+            self._out.flush()
+
+
 def configure_logging(level: str, stream: TextIO | None = None) -> None:
     """Once a process. Foreign libraries log at WARNING and through the same lines."""
     number = logging.getLevelNamesMapping()[level.upper()]
-    out = stream or sys.stderr
+    out = cast(TextIO, _Sink(stream or sys.stderr))  # the two methods are all that loggers call
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
@@ -33,6 +50,7 @@ def configure_logging(level: str, stream: TextIO | None = None) -> None:
         ],
         processors=[
             structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+            structlog.processors.format_exc_info,
             structlog.processors.JSONRenderer(),
         ],
     )

@@ -9,6 +9,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from gateway.app import create_app
+from gateway.web.connection import Connection
 from tests.harness.world import World
 
 
@@ -31,7 +32,9 @@ class _QuietServer(uvicorn.Server):
 @asynccontextmanager
 async def serving(app: ASGIApp) -> AsyncIterator[int]:
     """The port the app answers on."""
-    config = uvicorn.Config(app, port=0, log_config=None, access_log=False, timeout_graceful_shutdown=2)
+    config = uvicorn.Config(
+        app, port=0, http=Connection, log_config=None, access_log=False, timeout_graceful_shutdown=2
+    )
     server = _QuietServer(config)
     task = asyncio.create_task(server.serve())
     try:

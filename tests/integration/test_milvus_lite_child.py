@@ -11,6 +11,7 @@ import anyio
 import psutil
 import pytest
 import pytest_asyncio
+from structlog.testing import capture_logs
 
 from gateway.adapters.milvus import MilvusStore
 from gateway.adapters.milvus_client import Endpoint
@@ -18,6 +19,7 @@ from gateway.adapters.milvus_lite import LiteChild
 from gateway.context import Deadline
 from gateway.errors import ConfigurationError, DeadlineExceeded, VectorStoreUnavailable
 from tests.contract.vector_world import EAST, SPACE, fill, query, row, seen, soon
+from tests.harness.process import eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -211,6 +213,62 @@ async def test_a_frozen_child_is_replaced(tmp_path: Path) -> None:
             await child.wait_ready()
         assert _pid(child) != first
         assert not psutil.pid_exists(first)
+    finally:
+        await child.aclose()
+
+
+async def test_a_child_that_dies_while_it_is_asked_for_the_marker_is_replaced(tmp_path: Path) -> None:
+    """Its start fails at the first call, over a connection that stood; the next start comes all the same."""
+    child = LiteChild(
+        tmp_path, back_off_s=(0.05, 1.0), program="tests.integration.lite_dying_at_first_question"
+    )
+    await child.start()
+    try:
+        first = _pid(child)
+        die = tmp_path / "die"
+        die.touch()
+        os.kill(first, signal.SIGKILL)
+        with anyio.fail_after(60):
+            await child.wait_down()
+            await child.wait_ready()
+        assert not die.exists(), "one child has died at the question"
+        assert _pid(child) != first
+        await child.health(soon())
+    finally:
+        await child.aclose()
+
+
+async def test_a_first_child_that_dies_at_the_marker_is_a_failed_start(tmp_path: Path) -> None:
+    """The caller hears of it in our own words, and no process is left."""
+    (tmp_path / "die").touch()
+    child = LiteChild(tmp_path, program="tests.integration.lite_dying_at_first_question")
+    with anyio.fail_after(60):
+        with pytest.raises(VectorStoreUnavailable):
+            await child.start()
+    assert child.pid is None
+
+
+async def test_a_defect_does_not_end_the_watch_over_the_child(tmp_path: Path) -> None:
+    """An error nobody thought of, here a marker that isn't text, is logged, and the watch goes on."""
+    child = LiteChild(tmp_path, back_off_s=(0.05, 1.0), health_every_s=0.1)
+    await child.start()
+    try:
+        first = _pid(child)
+        marker = (tmp_path / "marker").read_bytes()
+        with capture_logs() as logs:
+
+            async def logged() -> bool:
+                return any(line["event"] == "lite.defect" for line in logs)
+
+            (tmp_path / "marker").write_bytes(b"\xff")
+            await eventually(logged)
+        assert _pid(child) == first, "a child that answers isn't killed for our own mistake"
+        (tmp_path / "marker").write_bytes(marker)
+        os.kill(first, signal.SIGKILL)
+        with anyio.fail_after(60):
+            await child.wait_down()
+            await child.wait_ready()
+        await child.health(soon())
     finally:
         await child.aclose()
 

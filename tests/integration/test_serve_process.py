@@ -181,6 +181,39 @@ async def test_a_taken_port_is_the_first_thing_said(gateway: GatewayProcess, tmp
     assert not folder.exists()
 
 
+async def test_a_reader_that_stops_loses_its_connection(tmp_path: Path) -> None:
+    """The server's own socket is closed, though the client neither reads nor leaves."""
+    async with serve_stub() as stub:
+        stub.script(tokens=["x" * 16_384] * 600)
+        env = {"GATEWAY_MODEL_BASE_URL": stub.base_url, "GATEWAY_SEND_TIMEOUT_S": "0.5"}
+        async with gateway_process(tmp_path, env=env) as gateway:
+            await gateway.learn(TEXT)
+            process = psutil.Process(gateway.pid)
+            async with connected(gateway.port, receive_buffer=4096) as wire:
+                await wire.ask(gateway.token(), QUESTION)
+                await stub.until(lambda s: sum(call.tokens for call in s.calls) > 0)
+
+                async def dropped() -> bool:
+                    return not [
+                        one
+                        for one in process.net_connections()
+                        if one.laddr.port == gateway.port and one.status != psutil.CONN_LISTEN
+                    ]
+
+                await eventually(dropped, within_s=20)
+            assert gateway.log("answer.ended")[-1]["close_reason"] == "slow_reader"
+            assert await gateway.stop() == 0
+            assert "Traceback" not in gateway.stderr
+
+
+async def test_an_ipv6_address_is_told_as_a_url(tmp_path: Path) -> None:
+    """The brackets belong to it: what the ready file says can be called."""
+    async with gateway_process(tmp_path, arguments=("--host", "::1")) as gateway:
+        assert gateway.base_url == f"http://[::1]:{gateway.port}"
+        assert (await gateway.call("GET", "/healthz")).status_code == 200
+        assert await gateway.stop() == 0
+
+
 REFUSALS: dict[str, tuple[tuple[str, ...], dict[str, str], str]] = {
     "production": (("serve", "--port", "0"), {"GATEWAY_ENV": "production"}, "production_needs_servers: "),
     "no_number": (("serve",), {"GATEWAY_PORT": "x"}, "GATEWAY_PORT: "),
