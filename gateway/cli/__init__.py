@@ -1,5 +1,6 @@
 """The ``qa-gateway`` command. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused for want of evidence."""
 
+import os
 import sys
 from typing import NoReturn
 
@@ -26,6 +27,7 @@ for module in (serving, asking, knowledge):
 
 def main() -> None:
     """Runs the command line; every failure is one line on stderr. Wrong usage exits inside ``app``."""
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # its notes on forking would stand between our lines
     try:
         app()
     except SystemExit as end:
