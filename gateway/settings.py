@@ -78,7 +78,3 @@ class Settings(BaseSettings):
     task_deadline_s: float = Field(default=3600.0, gt=0)
     task_attempts: int = Field(default=5, gt=0)
     parse_cap_s: float = Field(default=60.0, gt=0)
-
-    @property
-    def base_url(self) -> str:
-        return f"http://{self.host}:{self.port}"

@@ -1,6 +1,5 @@
 """Evidence and the gate: no model is asked before this says the evidence is sufficient."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -82,7 +81,3 @@ def decide(config: RetrievalConfig, signals: GateSignals) -> GateDecision:
     if signals.missing_key_terms or not signals.coverage >= config.min_coverage:
         reasons.append(RefusalReason.KEY_TERMS_NOT_COVERED)
     return GateDecision(tuple(reasons), score)
-
-
-def chunks_of(evidence: Sequence[Evidence]) -> tuple[Chunk, ...]:
-    return tuple(item.chunk for item in evidence)

@@ -162,10 +162,6 @@ class Session:
         while (event := await self._channel.next()) is not None:
             yield self._order.accept(event), event
 
-    @property
-    def ended_on_the_wire(self) -> bool:
-        return self._order.state is StreamState.CLOSED
-
     def release_all(self) -> None:
         """Gives back whatever is held, newest first; called by the outermost ``finally``."""
         while self._held:
