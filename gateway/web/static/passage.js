@@ -92,7 +92,7 @@ async function fetchPassage(source, headers, signal) {
 function facts(source) {
   const rows = [
     ["Section", source.section],
-    ["Page", source.page],
+    ["Page", source.page || ""], // 0: the format has no pages
     ["Version", source.version],
     ["Address", source.uri],
     ["Support", source.supported === false ? "Not confirmed: compare the quote with the answer" : null],
