@@ -48,6 +48,8 @@ class _LocalLease:
         quota, self._quota = self._quota, None
         if quota is not None:
             quota.in_use[self._tenant] -= 1
+            if not quota.in_use[self._tenant]:
+                del quota.in_use[self._tenant]  # a tenant that asked once isn't remembered for ever
 
 
 class LocalQuota:
