@@ -20,8 +20,8 @@ from gateway.answer.model import AnswerModel, ModelFinish, ModelUsage, TextPiece
 from gateway.answer.prompt import NO_SUPPORT_MARKER, Prompt, build_prompt
 from gateway.context import Deadline
 from gateway.errors import DeadlineExceeded, UpstreamFailed
-from gateway.retrieval.chunk import FOREVER, Chunk, row_id
 from gateway.retrieval.embedding import Embedder, Vector
+from tests.harness.chunks import sample_chunk
 
 ROLLBACK = """\
 Roll back first, look for the cause afterwards. Run this:
@@ -52,34 +52,8 @@ def cosine(one: Vector, other: Vector) -> float:
 
 
 def passage(n: int, content: str, title: str = "Handbook", section: str = "") -> Evidence:
-    chunk = Chunk(
-        row_id=row_id("r1", f"c{n}"),
-        chunk_id=f"c{n}",
-        tenant_id="acme",
-        kb_id="kb",
-        kb_revision="r1",
-        embedding_space_id=SPACE.space_id,
-        document_id=f"d{n}",
-        document_version=1,
-        chunk_index=0,
-        acl_class=1,
-        category="",
-        valid_from=0,
-        valid_until=FOREVER,
-        sensitivity=0,
-        revocation_epoch=0,
-        title=title,
-        section=section,
-        page=0,
-        source_uri="handbook.md",
-        parser_version="p1",
-        splitter_version="s1",
-        content_hash="h",
-        author="",
-        approval="unreviewed",
-        risk=(),
-        content=content,
-    )
+    place = {"embedding_space_id": SPACE.space_id, "document_id": f"d{n}", "title": title, "section": section}
+    chunk = sample_chunk(content, f"c{n}", **place)
     return Evidence(n, chunk, 0.8, 0.03, "rrf", "dense #1")
 
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from gateway.answer import sentences
 from gateway.answer.citation import HOLD, CitationStream, cite, cite_all, claims
 from gateway.answer.quote import quote_for, supported
-from gateway.retrieval.chunk import FOREVER, Chunk, row_id
+from gateway.retrieval.chunk import Chunk
+from tests.harness.chunks import sample_chunk
 
 
 def run(text: str, known: int = 3) -> tuple[str, list[int], int]:
@@ -108,33 +109,13 @@ def test_text_without_brackets_and_code_is_untouched(text: str) -> None:
 
 
 def chunk(content: str) -> Chunk:
-    return Chunk(
-        row_id=row_id("r1", "c1"),
-        chunk_id="c1",
-        tenant_id="acme",
-        kb_id="kb",
-        kb_revision="r1",
-        embedding_space_id="space",
-        document_id="d1",
+    return sample_chunk(
+        content,
         document_version=4,
-        chunk_index=0,
-        acl_class=1,
-        category="",
-        valid_from=0,
-        valid_until=FOREVER,
-        sensitivity=0,
-        revocation_epoch=0,
         title="Refunds",
         section="Terms > Refunds",
         page=7,
         source_uri="docs/refunds.md",
-        parser_version="p1",
-        splitter_version="s1",
-        content_hash="h",
-        author="",
-        approval="unreviewed",
-        risk=(),
-        content=content,
     )
 
 

@@ -2,7 +2,6 @@
 
 import itertools
 import random
-from dataclasses import replace
 
 import pytest
 
@@ -10,41 +9,21 @@ from gateway.answer.budget import estimate_tokens, fit_evidence
 from gateway.answer.evidence import Evidence
 from gateway.answer.marker import MarkerHold
 from gateway.answer.prompt import NO_SUPPORT_MARKER, build_prompt, language_of
-from gateway.retrieval.chunk import FOREVER, Chunk, row_id
+from tests.harness.chunks import sample_chunk
 
 FENCE = "0123456789abcdef"
 
 
 def evidence(n: int, content: str, **fields: object) -> Evidence:
-    chunk = Chunk(
-        row_id=row_id("rev", f"c{n}"),
-        chunk_id=f"c{n}",
-        tenant_id="acme",
-        kb_id="kb",
-        kb_revision="rev",
-        embedding_space_id="space",
-        document_id=f"d{n}",
-        document_version=3,
-        chunk_index=0,
-        acl_class=1,
-        category="",
-        valid_from=0,
-        valid_until=FOREVER,
-        sensitivity=0,
-        revocation_epoch=0,
-        title="Title",
-        section="Section",
-        page=0,
-        source_uri="a.md",
-        parser_version="p",
-        splitter_version="s",
-        content_hash="h",
-        author="",
-        approval="approved",
-        risk=(),
-        content=content,
-    )
-    return Evidence(n, replace(chunk, **fields), 0.1, 0.5, "rrf", "dense #1")  # type: ignore[arg-type]  # a test's own fields
+    given = {
+        "document_version": 3,
+        "title": "Title",
+        "section": "Section",
+        "source_uri": "a.md",
+        "approval": "approved",
+    }
+    chunk = sample_chunk(content, f"c{n}", **{**given, "document_id": f"d{n}", **fields})
+    return Evidence(n, chunk, 0.1, 0.5, "rrf", "dense #1")
 
 
 def prompt_of(*items: Evidence, fence: str | None = FENCE) -> tuple[str, str]:
