@@ -20,6 +20,7 @@
     ├── Unavailable                        a part is down (503)
     │   ├── CatalogUnavailable · VectorStoreUnavailable · ObjectStoreUnavailable
     │   ├── EmbedderUnavailable · UpstreamFailed · AuthorizerUnavailable
+    │   ├── IdentityUnavailable · QuotaUnavailable
     │   ├── ReleaseUnresolved · EmbeddingSpaceMismatch · NotCalibrated
     ├── DeadlineExceeded                   a stage or the whole ran out of time (504)
     ├── DocumentRejected                   one document can't be imported; the reason is for a person
@@ -248,6 +249,18 @@ class AuthorizerUnavailable(Unavailable):
     title = "Permissions can't be determined right now"
 
 
+class IdentityUnavailable(Unavailable):
+    """The issuer's keys can't be had: nobody can tell whether the token is good."""
+
+    code = "identity_unavailable"
+    title = "Identities can't be verified right now"
+
+
+class QuotaUnavailable(Unavailable):
+    code = "quota_unavailable"
+    title = "The shared quota can't be read right now"
+
+
 class ReleaseUnresolved(Unavailable):
     code = "release_unresolved"
     title = "The knowledge base has no active release"
@@ -292,6 +305,7 @@ DOCUMENT_REASONS: dict[str, str] = {
     "too_large": "it is larger than allowed",
     "too_complex": "it needs more time or memory to read than allowed",
     "corrupt": "its structure is damaged",
+    "too_sensitive": "it is more sensitive than the embedding endpoint is cleared for",
 }
 
 

@@ -1,10 +1,15 @@
 """Settings: read once from ``GATEWAY_*`` variables, then frozen. Units stand in the names."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+def _by_environment(development: int, production: int) -> Any:
+    """A default that is tighter where real users wait."""
+    return lambda fields: production if fields.get("env") == "production" else development
 
 
 class Settings(BaseSettings):
@@ -18,6 +23,28 @@ class Settings(BaseSettings):
     data_dir: Path = Path("data")
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
+    # processes: how many serve questions, and whether the serving one imports as well (None: it does in
+    # development when it is the only one); how long a start waits for parts that are still coming up
+    workers: int = Field(default=1, ge=1, le=64)
+    serve_imports: bool | None = None
+    start_wait_s: float = Field(default=30.0, ge=0)
+
+    # production parts; none = the embedded one over the data folder
+    database_url: SecretStr | None = None
+    database_connections: int = Field(default=10, ge=2, le=500)
+    milvus_uri: str | None = None
+    milvus_token: SecretStr | None = None
+    redis_url: SecretStr | None = None
+    object_store_url: str | None = None
+
+    # the embedder: none = the bundled one; thresholds of its space come from a calibration file
+    embedding_base_url: str | None = None
+    embedding_name: str | None = None
+    embedding_api_key: SecretStr | None = None
+    embedding_dimension: int | None = Field(default=None, ge=8, le=8192)
+    embedding_max_sensitivity: int = Field(default=1, ge=0, le=3)
+    calibration: Path | None = None
+
     # the answer model: none = extractive answers
     model_base_url: str | None = None
     model_name: str = "extractive"
@@ -29,10 +56,17 @@ class Settings(BaseSettings):
     # identity
     token_audience: str = "qa-gateway"  # noqa: S105 - an audience, no secret
     token_leeway_s: int = Field(default=30, ge=0, le=300)
+    oidc_issuer: str | None = None  # none = the local key
+    oidc_audience: str | None = None
+    oidc_jwks_url: str | None = None  # none = found through the issuer's discovery document
+    oidc_tenant_claim: str = "tenant"
+    oidc_groups_claim: str = "groups"
+    oidc_scope_claim: str = "scope"
+    api_key_pepper: SecretStr | None = None
 
     # caps of the stages, each cut to what is left of the total
     embed_cap_ms: int = Field(default=250, gt=0)
-    retrieval_cap_ms: int = Field(default=1000, gt=0)
+    retrieval_cap_ms: int = Field(default_factory=_by_environment(1000, 200), gt=0)
     rerank_cap_ms: int = Field(default=350, gt=0)
     connect_cap_ms: int = Field(default=1000, gt=0)
     first_token_cap_ms: int = Field(default=2000, gt=0)
@@ -50,6 +84,9 @@ class Settings(BaseSettings):
     sse_sessions: int = Field(default=256, gt=0)
     offline_embedding_concurrency: int = Field(default=1, gt=0)
     requests_per_minute: int = Field(default=600, gt=0)
+
+    # the shared quota: running answers a tenant, over all processes
+    quota_concurrency: int = Field(default=64, gt=0)
 
     # sizes
     question_max_chars: int = Field(default=4000, gt=0)

@@ -15,6 +15,11 @@ class Embedder(Protocol):
     @property
     def space(self) -> EmbeddingSpace: ...
 
+    @property
+    def max_sensitivity(self) -> int:
+        """Text more sensitive than this never goes to it; 3 is everything, for one that stays in the house."""
+        ...
+
     async def embed(self, texts: Sequence[str], deadline: Deadline) -> list[Vector]:
         """One unit vector (length ``space.dimension``) a text, in order.
 

@@ -1,0 +1,50 @@
+"""Real parts that any test may ask for; each is started once a test process, on a free port."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.harness.milvus_server import MilvusServer
+    from tests.harness.postgres import PostgresServer
+    from tests.harness.redis_server import RedisServer
+    from tests.harness.s3 import S3Server
+
+# Imported where they are started: most test processes need none of them.
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[PostgresServer]":
+    """A real PostgreSQL of this test process."""
+    from tests.harness.postgres import postgres_server
+
+    with postgres_server(tmp_path_factory.mktemp("postgres")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def milvus(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[MilvusServer]":
+    """A real Milvus server of this test process."""
+    from tests.harness.milvus_server import milvus_server
+
+    with milvus_server(tmp_path_factory.mktemp("milvus")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def redis(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[RedisServer]":
+    """A real Redis of this test process."""
+    from tests.harness.redis_server import redis_server
+
+    with redis_server(tmp_path_factory.mktemp("redis")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def s3() -> "Iterator[S3Server]":
+    """An S3-compatible server of this test process."""
+    from tests.harness.s3 import s3_server
+
+    with s3_server() as server:
+        yield server
