@@ -164,12 +164,15 @@ class CatalogRecheck:
 
 
 class Authorizer:
-    """Resolves scopes. Caches nothing but ACL classes, by the revision that names their state."""
+    """Resolves scopes. The stamp is read fresh each time; ACL classes and revocations are kept by the
+    revision and the epoch that name their state.
+    """
 
     def __init__(self, catalog: AccessCatalog, principals: PrincipalSource | None = None) -> None:
         self._catalog = catalog
         self._principals = principals or TokenPrincipals()
         self._classes: dict[str, tuple[int, str, tuple[AclClass, ...]]] = {}
+        self._revocations: dict[str, tuple[int, str, RevocationSet]] = {}
 
     async def authorize(self, principal: Principal, knowledge_base: str | None) -> AccessScope:
         """The caller's scope in the named knowledge base, or in their only permitted one.
@@ -188,7 +191,8 @@ class Authorizer:
         """For acts that need no scope of a knowledge base: a revoked user is refused whatever token he
         brings. Raises PrincipalRevoked, CatalogUnavailable.
         """
-        if principal.subject in (await self._catalog.revocations(principal.tenant)).users:
+        stamp = await self._catalog.tenant_stamp(principal.tenant)
+        if principal.subject in (await self._revocations_of(principal.tenant, stamp)).users:
             raise PrincipalRevoked()
 
     async def permitted(self, principal: Principal) -> list[AccessScope]:
@@ -210,7 +214,7 @@ class Authorizer:
 
     async def _scopes(self, principal: Principal, name: str | None) -> list[AccessScope]:
         stamp = await self._catalog.tenant_stamp(principal.tenant)
-        revoked = await self._catalog.revocations(principal.tenant)
+        revoked = await self._revocations_of(principal.tenant, stamp)
         if principal.subject in revoked.users:
             raise PrincipalRevoked()
         names = await self._principals.names(principal)
@@ -252,3 +256,12 @@ class Authorizer:
         classes = await self._catalog.acl_classes(tenant, kb.kb_id)
         self._classes[kb.kb_id] = (kb.acl_revision, incarnation, classes)
         return classes
+
+    async def _revocations_of(self, tenant: str, stamp: TenantStamp) -> RevocationSet:
+        known = self._revocations.get(tenant)
+        if known is not None and known[:2] == (stamp.revocation_epoch, stamp.incarnation):
+            return known[2]
+        # Every revocation and every lift bumps the epoch; read after the stamp, as above.
+        revoked = await self._catalog.revocations(tenant)
+        self._revocations[tenant] = (stamp.revocation_epoch, stamp.incarnation, revoked)
+        return revoked

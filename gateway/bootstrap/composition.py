@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from gateway.access.authorizer import AccessCatalog, Authorizer, CatalogRecheck
+from gateway.access.authorizer import AccessCatalog, Authorizer, CatalogRecheck, PrincipalSource, Recheck
 from gateway.access.principal import IdentityVerifier
 from gateway.admission.bulkhead import Bulkhead
-from gateway.admission.quota import LocalQuota
+from gateway.admission.quota import Quota
 from gateway.admission.rate import RequestRate
 from gateway.answer.model import AnswerModel
 from gateway.answer.orchestrator import AnswerLimits, Orchestrator
@@ -43,27 +43,38 @@ class Vectors(ChunkReader, ChunkWriter, Protocol):
     """Both ports of the vector store."""
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """The parts a gateway is composed of, each behind its port."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportParts:
+    """What an import worker is made of, each part behind its port."""
 
-    verifier: IdentityVerifier
     catalog: Catalog
     objects: ObjectStore
     vectors: Vectors
-    embedder: Embedder
     offline_embedder: Embedder
     parser: DocumentParser
-    model: AnswerModel
     config: RetrievalConfig
     checks: Mapping[str, Check]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts(ImportParts):
+    """What a serving process is made of. ``principals`` and ``recheck`` take an external permission
+    engine; None = the token's own groups and the catalog's ACLs.
+    """
+
+    verifier: IdentityVerifier
+    embedder: Embedder
+    model: AnswerModel
+    quota: Quota
+    principals: PrincipalSource | None = None
+    recheck: Recheck | None = None
 
 
 def compose(settings: Settings, parts: Parts) -> tuple[Services, Worker]:
     """Puts the parts together; opens and starts nothing."""
     metrics = Metrics(close_reasons=sorted(CANCEL_REASONS), statuses=map(str, AnswerStatus))
-    offline = Bulkhead("offline_embedding", settings.offline_embedding_concurrency, _OFFLINE_WAIT_MS)
-    worker = _worker(settings, parts, offline)
+    offline = _offline(settings)
+    worker = compose_worker(settings, parts, "serve", offline)
     embedding = Bulkhead("embedding", settings.embedding_concurrency, settings.embedding_wait_ms)
     retrieval = Bulkhead("retrieval", settings.retrieval_concurrency, settings.retrieval_wait_ms)
     generation = Bulkhead("generation", settings.generation_concurrency, settings.generation_wait_ms)
@@ -71,12 +82,12 @@ def compose(settings: Settings, parts: Parts) -> tuple[Services, Worker]:
     bulkheads = (embedding, retrieval, generation, sessions, offline)
     for bulkhead in bulkheads:
         metrics.watch_bulkhead(bulkhead)
-    authorizer = Authorizer(parts.catalog)
+    authorizer = Authorizer(parts.catalog, parts.principals)
     search = PermittedSearch(
         Retriever(parts.embedder, parts.vectors, _fusion(settings)),
         parts.vectors,
         parts.catalog,
-        CatalogRecheck(parts.catalog),
+        parts.recheck or CatalogRecheck(parts.catalog),
         embedding=embedding,
         retrieval=retrieval,
         caps=SearchCaps(
@@ -92,7 +103,7 @@ def compose(settings: Settings, parts: Parts) -> tuple[Services, Worker]:
         search=search,
         model=parts.model,
         generation=generation,
-        quota=LocalQuota(settings.generation_concurrency),
+        quota=parts.quota,
         limits=AnswerLimits(
             passages=settings.evidence_passages,
             context_tokens=settings.model_context_tokens,
@@ -119,7 +130,10 @@ def compose(settings: Settings, parts: Parts) -> tuple[Services, Worker]:
     return services, worker
 
 
-def _worker(settings: Settings, parts: Parts, offline: Bulkhead) -> Worker:
+def compose_worker(
+    settings: Settings, parts: ImportParts, name: str, offline: Bulkhead | None = None
+) -> Worker:
+    """An import worker; ``name`` tells it from every other one in the catalog."""
     catalog, vectors = parts.catalog, parts.vectors
     releaser = Releaser(
         catalog,
@@ -131,15 +145,21 @@ def _worker(settings: Settings, parts: Parts, offline: Bulkhead) -> Worker:
         parts.offline_embedder.space,
         parts.config,
     )
-    pipeline = ImportPipeline(catalog, catalog, parts.objects, parts.parser, parts.offline_embedder, offline)
+    pipeline = ImportPipeline(
+        catalog, catalog, parts.objects, parts.parser, parts.offline_embedder, offline or _offline(settings)
+    )
     return Worker(
-        "serve",
+        name,
         catalog,
         pipeline,
         releaser,
         lease_s=settings.task_lease_s,
         attempts=settings.task_attempts,
     )
+
+
+def _offline(settings: Settings) -> Bulkhead:
+    return Bulkhead("offline_embedding", settings.offline_embedding_concurrency, _OFFLINE_WAIT_MS)
 
 
 def _fusion(settings: Settings) -> FusionSettings:

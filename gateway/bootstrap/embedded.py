@@ -14,6 +14,7 @@ from gateway.adapters.milvus_lite import LiteChild
 from gateway.adapters.objects import open_objects
 from gateway.adapters.sql.catalog import open_catalog
 from gateway.adapters.tokens import LocalKey
+from gateway.admission.quota import LocalQuota
 from gateway.answer.model import AnswerModel
 from gateway.bootstrap.composition import Parts, compose
 from gateway.bootstrap.identity import made_data_dir
@@ -82,6 +83,7 @@ async def embedded_parts(settings: Settings) -> AsyncIterator[Parts]:
             parser=parser,
             model=model,
             config=CALIBRATION,
+            quota=LocalQuota(settings.quota_concurrency),
             checks={
                 "catalog": _answers(catalog.ping),
                 "vector_store": _answers(lambda: store.ping(Deadline.after(_STORE_PING_MS))),

@@ -16,6 +16,7 @@ from gateway.adapters.memory.models import FixedEmbedder, Gate, ScriptedModel
 from gateway.adapters.memory.objects import MemoryObjects
 from gateway.adapters.memory.vectors import MemoryVectors
 from gateway.adapters.tokens import LocalKey
+from gateway.admission.quota import LocalQuota
 from gateway.bootstrap.composition import Parts, compose
 from gateway.ingest.building import build_document
 from gateway.ingest.catalog import ImportRequest, NewDocument
@@ -127,6 +128,7 @@ class World:
             parser=DirectParser(),
             model=self.model,
             config=config,
+            quota=LocalQuota(self.settings.quota_concurrency),
             checks={},
         )
         services, _ = compose(self.settings, parts)
