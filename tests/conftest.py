@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.harness.contract_table import ContractTable
+
 if TYPE_CHECKING:
     from tests.harness.milvus_server import MilvusServer
     from tests.harness.postgres import PostgresServer
@@ -48,3 +50,9 @@ def s3() -> "Iterator[S3Server]":
 
     with s3_server() as server:
         yield server
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The run ends with a table of contract suites; with several processes only their parent prints it."""
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(ContractTable(), "contract-table")

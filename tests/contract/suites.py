@@ -1,0 +1,40 @@
+"""Which contract suites there are, and what stands behind each column of them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+IMPLEMENTATIONS = ("memory", "embedded", "real")
+
+
+@dataclass(frozen=True)
+class Suite:
+    """One suite: the port it holds its implementations to, and which ones they are."""
+
+    port: str
+    memory: str
+    embedded: str
+    real: str
+
+
+def _catalog(port: str) -> Suite:
+    return Suite(port, "MemoryCatalog", "SQLite", "PostgreSQL")
+
+
+#: by the name of the test module
+SUITES: Mapping[str, Suite] = {
+    "test_answer_model": Suite("AnswerModel", "ScriptedModel", "ExtractiveModel", "chat endpoint"),
+    "test_catalog_access": _catalog("AccessCatalog, Recheck"),
+    "test_catalog_api_keys": _catalog("ApiKeyStore"),
+    "test_catalog_audit": _catalog("AuditLog"),
+    "test_catalog_lexicon": _catalog("Lexicon"),
+    "test_catalog_releases": _catalog("ReleaseStore, ReleaseCatalog"),
+    "test_catalog_revocations": _catalog("RevocationCatalog"),
+    "test_catalog_tasks": _catalog("TaskStore"),
+    "test_catalog_versions": _catalog("VersionStore"),
+    "test_embedder": Suite("Embedder", "FixedEmbedder", "bundled model", "embeddings endpoint"),
+    "test_identity": Suite("IdentityVerifier", "a table of tokens", "local key", "OIDC issuer"),
+    "test_objects": Suite("ObjectStore", "MemoryObjects", "folder", "S3"),
+    "test_parser": Suite("DocumentParser", "in process", "child of serve", "child of a worker"),
+    "test_quota": Suite("Quota", "in process", "in process", "Redis"),
+    "test_vectors": Suite("ChunkReader, ChunkWriter", "MemoryVectors", "Milvus Lite", "Milvus server"),
+}
