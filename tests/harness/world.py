@@ -9,6 +9,7 @@ from typing import Any
 
 import anyio
 
+from gateway.access.authorizer import PrincipalSource, Recheck
 from gateway.access.classes import Acl
 from gateway.access.principal import IdentityVerifier
 from gateway.adapters.memory.catalog import MemoryCatalog
@@ -106,6 +107,8 @@ class World:
         embedder: Any = None,
         config: RetrievalConfig = OPEN_GATE,
         holds: Mapping[str, Hold] | None = None,
+        principals: PrincipalSource | None = None,
+        recheck: Recheck | None = None,
         **settings: Any,
     ) -> None:
         self.settings = Settings(**{"data_dir": Path("unused"), **settings})
@@ -130,6 +133,8 @@ class World:
             config=config,
             quota=LocalQuota(self.settings.quota_concurrency),
             checks={},
+            principals=principals,
+            recheck=recheck,
         )
         services, _ = compose(self.settings, parts)
         self.services: Services = replace(services, registry=self.registry)

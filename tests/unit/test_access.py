@@ -393,9 +393,14 @@ async def test_a_caller_may_hold_only_so_many_classes() -> None:
 
 
 class CountingCatalog(MemoryCatalog):
-    """Counts the reads of ACL classes."""
+    """Counts the reads of ACL classes and of revocations."""
 
     class_reads = 0
+    revocation_reads = 0
+
+    async def revocations(self, tenant: str) -> RevocationSet:
+        self.revocation_reads += 1
+        return await super().revocations(tenant)
 
     async def acl_classes(self, tenant: str, kb_id: str) -> tuple[AclClass, ...]:
         self.class_reads += 1
@@ -414,6 +419,25 @@ async def test_classes_are_read_once_for_each_revision() -> None:
     scope = await authorizer.authorize(_person("bob", "hr"), "handbook")
     assert scope.permitted_classes == {1, 2}
     assert catalog.class_reads == 2
+
+
+async def test_revocations_are_read_once_for_each_epoch() -> None:
+    """The epoch names their state: the next request after a revocation or a lift reads them again."""
+    catalog = CountingCatalog()
+    await _import(catalog, "handbook", PUBLIC)
+    authorizer = Authorizer(catalog)
+    for person in (_person(), _person("bob", "hr"), _person()):
+        await authorizer.authorize(person, "handbook")
+        await authorizer.refuse_revoked(person)
+    assert catalog.revocation_reads == 1
+    revoked = await catalog.revoke("acme", RevocationKind.USER, "bob", "left", "operator")
+    for _ in range(2):
+        with pytest.raises(PrincipalRevoked):
+            await authorizer.refuse_revoked(_person("bob", "hr"))
+    assert catalog.revocation_reads == 2
+    await catalog.lift("acme", revoked.revocation_id)
+    await authorizer.authorize(_person("bob", "hr"), "handbook")
+    assert catalog.revocation_reads == 3
 
 
 async def test_a_scope_that_still_holds_is_returned_as_it_is() -> None:

@@ -1,0 +1,71 @@
+"""Fitness: what a process must not start with. Checked before and after its parts are open."""
+
+from collections.abc import Iterable
+
+from gateway.errors import ConfigurationError
+from gateway.settings import Settings
+
+
+def refuse_unfit(settings: Settings) -> None:
+    """Settings that can't work together, or not in production. Raises ConfigurationError."""
+    _refuse(
+        "settings_incomplete",
+        "these settings belong together",
+        [
+            *_missing(settings.embedding_base_url, "GATEWAY_EMBEDDING_NAME", settings.embedding_name),
+            *_missing(settings.embedding_base_url, "GATEWAY_EMBEDDING_DIMENSION", settings.embedding_dimension),
+            *_missing(settings.oidc_issuer, "GATEWAY_OIDC_AUDIENCE", settings.oidc_audience),
+        ],
+    )
+    if settings.env == "production":
+        _refuse("production_needs_servers", "production refuses embedded parts", embedded_parts(settings))
+    if settings.workers > 1:
+        _refuse("workers_need_servers", "several web processes share their parts", unshared_parts(settings))
+
+
+def embedded_parts(settings: Settings) -> list[str]:
+    """The embedded parts that production refuses, each with the setting that replaces it."""
+    replaced = (
+        (settings.oidc_issuer, "the local signing key (set GATEWAY_OIDC_ISSUER)"),
+        (settings.database_url, "SQLite (set GATEWAY_DATABASE_URL)"),
+        (settings.milvus_uri, "Milvus Lite (set GATEWAY_MILVUS_URI)"),
+        (settings.redis_url, "the in-process quota (set GATEWAY_REDIS_URL)"),
+    )
+    return [text for value, text in replaced if value is None]
+
+
+def unshared_parts(settings: Settings) -> list[str]:
+    """The settings that several web processes need and this one lacks."""
+    needed = (
+        (settings.database_url, "GATEWAY_DATABASE_URL"),
+        (settings.milvus_uri, "GATEWAY_MILVUS_URI"),
+        (settings.redis_url, "GATEWAY_REDIS_URL"),
+    )
+    return [f"{name} is not set" for value, name in needed if value is None]
+
+
+def refuse_powerful(settings: Settings, part: str, powers: Iterable[str]) -> None:
+    """Production refuses an account that may create, drop or alter. Raises ConfigurationError."""
+    if settings.env == "production":
+        _refuse("account_too_powerful", f"the {part}'s runtime account may change its schema", powers)
+
+
+def refuse_other_space(settings: Settings, embedder: str, released: frozenset[str]) -> None:
+    """Production refuses an embedder that can't be asked for what is released. Raises ConfigurationError."""
+    if settings.env == "production":
+        others = sorted(released - {embedder})
+        _refuse(
+            "embedding_space_mismatch",
+            f"the embedder makes {embedder}",
+            [f"an active release holds {space}" for space in others],
+        )
+
+
+def _missing(wanted_with: object, name: str, value: object) -> list[str]:
+    return [f"{name} is not set"] if wanted_with is not None and value is None else []
+
+
+def _refuse(reason: str, because: str, problems: Iterable[str]) -> None:
+    found = list(problems)
+    if found:
+        raise ConfigurationError(reason, f"{because}: {'; '.join(found)}")
