@@ -1,10 +1,18 @@
-"""Settings: read once from ``GATEWAY_*`` variables, then frozen. Units stand in the names."""
+"""Settings: read once from ``GATEWAY_*`` variables and files of secrets, then frozen. Units in the names."""
 
+import os
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, SecretStr
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import DirectoryPath, Field, SecretStr
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SecretsSettingsSource,
+    SettingsConfigDict,
+)
+
+_PREFIX = "GATEWAY_"
 
 
 def _by_environment(development: int, production: int) -> Any:
@@ -15,12 +23,14 @@ def _by_environment(development: int, production: int) -> Any:
 class Settings(BaseSettings):
     """One process's configuration. ``GATEWAY_RETRIEVAL_CAP_MS=300`` sets ``retrieval_cap_ms``."""
 
-    model_config = SettingsConfigDict(env_prefix="GATEWAY_", frozen=True, extra="ignore")
+    model_config = SettingsConfigDict(env_prefix=_PREFIX, frozen=True, extra="ignore")
 
     env: Literal["development", "production"] = "development"
     host: str = "127.0.0.1"
     port: int = Field(default=8080, ge=0, le=65535)
     data_dir: Path = Path("data")
+    #: files called like the variables, as Docker and Kubernetes mount secrets; a variable wins
+    secrets_dir: DirectoryPath | None = None
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
     # processes: how many serve questions, and whether the serving one imports as well (None: it does in
@@ -115,3 +125,18 @@ class Settings(BaseSettings):
     task_deadline_s: float = Field(default=3600.0, gt=0)
     task_attempts: int = Field(default=5, gt=0)
     parse_cap_s: float = Field(default=60.0, gt=0)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """What is passed, then variables, then files of secrets."""
+        folder = os.environ.get(f"{_PREFIX}SECRETS_DIR", "")
+        if not os.path.isdir(folder):  # none given, or the field's own check says what is wrong
+            return init_settings, env_settings
+        return init_settings, env_settings, SecretsSettingsSource(settings_cls, folder)
