@@ -66,10 +66,10 @@ def test_production_waits_less_for_retrieval() -> None:
 def test_a_value_out_of_range_is_refused(name: str, value: object) -> None:
     """At the start, with the setting's name."""
     with pytest.raises(ValidationError, match=name):
-        Settings(**{name: value})
+        Settings(**{name: value})  # type: ignore[arg-type]  # pydantic is to check it
 
 
 def test_settings_do_not_change() -> None:
     """Read once, then frozen."""
     with pytest.raises(ValidationError):
-        Settings().workers = 2  # type: ignore[misc]  # likewise
+        Settings().workers = 2
