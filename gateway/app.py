@@ -7,7 +7,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 
-from gateway.bootstrap.embedded import open_services
+from gateway.bootstrap.opening import open_services
 from gateway.errors import GatewayError
 from gateway.settings import Settings
 from gateway.web.middleware import SafetyHeaders

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from gateway.access.apikey import ApiKeyIssuer
 from gateway.access.authorizer import AccessCatalog, Authorizer, CatalogRecheck, PrincipalSource, Recheck
 from gateway.access.principal import IdentityVerifier
 from gateway.admission.bulkhead import Bulkhead
@@ -63,6 +64,7 @@ class Parts(ImportParts):
     """
 
     verifier: IdentityVerifier
+    api_keys: ApiKeyIssuer | None = None
     embedder: Embedder
     model: AnswerModel
     quota: Quota
@@ -114,6 +116,7 @@ def compose(settings: Settings, parts: Parts) -> tuple[Services, Worker]:
     services = Services(
         settings=settings,
         verifier=parts.verifier,
+        api_keys=parts.api_keys,
         authorizer=authorizer,
         orchestrator=orchestrator,
         search=search,

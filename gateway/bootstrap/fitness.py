@@ -8,19 +8,26 @@ from gateway.settings import Settings
 
 def refuse_unfit(settings: Settings) -> None:
     """Settings that can't work together, or not in production. Raises ConfigurationError."""
-    _refuse(
-        "settings_incomplete",
-        "these settings belong together",
-        [
-            *_missing(settings.embedding_base_url, "GATEWAY_EMBEDDING_NAME", settings.embedding_name),
-            *_missing(settings.embedding_base_url, "GATEWAY_EMBEDDING_DIMENSION", settings.embedding_dimension),
-            *_missing(settings.oidc_issuer, "GATEWAY_OIDC_AUDIENCE", settings.oidc_audience),
-        ],
-    )
+    refuse_incomplete(settings)
     if settings.env == "production":
         _refuse("production_needs_servers", "production refuses embedded parts", embedded_parts(settings))
     if settings.workers > 1:
         _refuse("workers_need_servers", "several web processes share their parts", unshared_parts(settings))
+
+
+def refuse_incomplete(settings: Settings) -> None:
+    """Raises ConfigurationError ``settings_incomplete``."""
+    _refuse("settings_incomplete", "these settings belong together", incomplete(settings))
+
+
+def incomplete(settings: Settings) -> list[str]:
+    """The settings that others need beside them and that are missing."""
+    needed = (
+        (settings.embedding_base_url, settings.embedding_name, "GATEWAY_EMBEDDING_NAME"),
+        (settings.embedding_base_url, settings.embedding_dimension, "GATEWAY_EMBEDDING_DIMENSION"),
+        (settings.oidc_issuer, settings.oidc_audience, "GATEWAY_OIDC_AUDIENCE"),
+    )
+    return [f"{name} is not set" for given, value, name in needed if given is not None and value is None]
 
 
 def embedded_parts(settings: Settings) -> list[str]:
@@ -59,10 +66,6 @@ def refuse_other_space(settings: Settings, embedder: str, released: frozenset[st
             f"the embedder makes {embedder}",
             [f"an active release holds {space}" for space in others],
         )
-
-
-def _missing(wanted_with: object, name: str, value: object) -> list[str]:
-    return [f"{name} is not set"] if wanted_with is not None and value is None else []
 
 
 def _refuse(reason: str, because: str, problems: Iterable[str]) -> None:

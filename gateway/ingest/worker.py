@@ -49,6 +49,11 @@ class Worker:
         self._wake = anyio.Event()
         self._log = get_logger("ingest.worker")
 
+    @property
+    def name(self) -> str:
+        """Stands in the catalog beside the tasks it holds."""
+        return self._name
+
     def wake(self) -> None:
         """New work was accepted in this process: don't wait for the next poll."""
         self._wake.set()

@@ -1,0 +1,193 @@
+"""The doctor: looks at every part as a start would, and says what is wrong and what to do about it."""
+
+import sqlite3
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gateway.adapters.sql.sqlite import has_wal_reset_bug
+from gateway.bootstrap import fitness
+from gateway.bootstrap.parts import PartsOpener
+from gateway.context import Deadline
+from gateway.errors import ConfigurationError, GatewayError
+from gateway.settings import Settings
+
+#: leases and validity dates are compared with the clocks of two machines
+_SKEW_S = 2.0
+_EMBED_CAP_MS = 5000
+_ADVICE = {
+    "schema_not_migrated": "run qa-gateway migrate with the owner's account",
+    "schema_unknown": "another version of this program has written it: run that one, or a newer one",
+    "catalog_unavailable": "check GATEWAY_DATABASE_URL, the server and its firewall",
+    "vector_store_unavailable": "check GATEWAY_MILVUS_URI, _TOKEN; qa-gateway migrate makes the collection",
+    "object_store_unavailable": "check GATEWAY_OBJECT_STORE_URL, the bucket and AWS_* credentials",
+    "quota_unavailable": "check GATEWAY_REDIS_URL",
+    "identity_unavailable": "check GATEWAY_OIDC_ISSUER: its discovery document and keys must be reachable",
+    "embedder_unavailable": "check GATEWAY_EMBEDDING_BASE_URL and _API_KEY",
+    "embedding_space_mismatch": "set the embedder that the release was built with",
+    "not_calibrated": "questions get 503: fit it with python -m eval.gate, set GATEWAY_CALIBRATION",
+    "account_too_powerful": "give the runtime an account of its own: qa-gateway migrate --runtime-account",
+    "model_unavailable": "check GATEWAY_MODEL_BASE_URL and _API_KEY",
+    "clock_skew": "synchronise the clocks of this machine and the database's",
+    "not_shared": "a folder of one machine: several machines need an object store (GATEWAY_OBJECT_STORE_URL)",
+}
+
+
+class Verdict(StrEnum):
+    OK = "ok"
+    WARNING = "warning"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at. ``code`` is stable; ``advice`` is empty where nothing is to be done."""
+
+    part: str
+    verdict: Verdict
+    code: str
+    detail: str
+
+    @property
+    def advice(self) -> str:
+        return "" if self.verdict is Verdict.OK else _ADVICE.get(self.code, "")
+
+
+async def examine(settings: Settings) -> list[Finding]:
+    """Everything that a start would look at, each part by itself: one that is down hides no other.
+
+    Waits for nothing and changes nothing. Embedded parts belong to the process that serves, so they are
+    only named here.
+    """
+    impatient = settings.model_copy(update={"start_wait_s": 0.0})
+    async with AsyncExitStack() as stack:
+        return await _Examination(impatient, PartsOpener(impatient, stack)).run()
+
+
+class _Examination:
+    def __init__(self, settings: Settings, opener: PartsOpener) -> None:
+        self._settings = settings
+        self._opener = opener
+        self._findings: list[Finding] = []
+        self._released: frozenset[str] = frozenset()
+
+    async def run(self) -> list[Finding]:
+        self._look_at_settings()
+        parts: tuple[tuple[str, Callable[[], Awaitable[None]]], ...] = (
+            ("catalog", self._look_at_catalog),
+            ("embedder", self._look_at_embedder),
+            ("vector_store", self._look_at_vectors),
+            ("object_store", self._look_at_objects),
+            ("quota", self._look_at_quota),
+            ("identity", self._look_at_identity),
+            ("model", self._look_at_model),
+        )
+        for part, look in parts:
+            try:
+                await look()
+            except ConfigurationError as error:
+                self._failed(part, error.reason, error.detail)
+            except GatewayError as error:
+                self._failed(part, error.code, error.detail or error.title)
+        return self._findings
+
+    def _look_at_settings(self) -> None:
+        for text in fitness.incomplete(self._settings):
+            self._failed("settings", "settings_incomplete", text)
+        if self._settings.env == "production":
+            for text in fitness.embedded_parts(self._settings):
+                self._failed("settings", "production_needs_servers", text)
+        if self._settings.workers > 1:
+            for text in fitness.unshared_parts(self._settings):
+                self._failed("settings", "workers_need_servers", text)
+        self._ok("settings", f"{self._settings.env}, data in {self._settings.data_dir}")
+
+    async def _look_at_catalog(self) -> None:
+        if self._settings.database_url is None:
+            self._ok("catalog", f"SQLite {sqlite3.sqlite_version}, opened by the serving process alone")
+            if has_wal_reset_bug():
+                self._ok("catalog", "this SQLite has the WAL-reset bug; one writer and no mmap avoid it")
+            return
+        catalog = await self._opener.catalog()
+        self._ok("catalog", f"{await catalog.server_version()}, schema up to date")
+        skew_s = await catalog.clock_skew_s()
+        if abs(skew_s) > _SKEW_S:
+            self._failed("catalog", "clock_skew", f"the database's clock is {skew_s:+.1f} s off ours")
+        self._look_at_powers("catalog", await catalog.excess_privileges())
+        self._released = await catalog.active_spaces()
+
+    async def _look_at_embedder(self) -> None:
+        embedder = await self._opener.embedder()
+        space = embedder.space
+        await embedder.embed(["Does it answer?"], Deadline.after(_EMBED_CAP_MS))
+        self._ok("embedder", f"{space.space_id}, {space.dimension} dimensions")
+        if not self._opener.config(space).calibrated:
+            self._warn("embedder", "not_calibrated", f"the gate has no thresholds for {space.space_id}")
+        for other in sorted(self._released - {space.space_id}):
+            self._failed("embedder", "embedding_space_mismatch", f"an active release holds {other}")
+
+    async def _look_at_vectors(self) -> None:
+        if self._settings.milvus_uri is None:
+            self._ok("vector_store", "Milvus Lite, a child of the serving process")
+            return
+        store = await self._opener.vectors(may_create=False)
+        self._ok("vector_store", f"Milvus {await store.server_version()}")
+        self._look_at_powers("vector_store", await store.privileges())
+        space = self._opener.offline_embedder().space
+        self._ok("vector_store", f"the collection {await store.prepare(space)} is there")
+
+    async def _look_at_objects(self) -> None:
+        await self._opener.objects()
+        if self._settings.object_store_url is not None:
+            self._ok("object_store", "may list, write, read and delete")
+        elif self._settings.database_url is not None:
+            self._warn("object_store", "not_shared", "originals lie in the data folder")
+        else:
+            self._ok("object_store", "the data folder")
+
+    async def _look_at_quota(self) -> None:
+        self._opener.quota()
+        if self._settings.redis_url is None:
+            self._ok("quota", "counted in this process")
+        else:
+            await self._opener.checks["quota"]()
+            self._ok("quota", "Redis, shared by all processes")
+
+    async def _look_at_identity(self) -> None:
+        pepper = self._opener.pepper() if self._settings.api_key_pepper is not None else None
+        keys = "API keys are on" if pepper or self._settings.env == "development" else "API keys are off"
+        if self._settings.oidc_issuer is None:
+            self._ok("identity", f"the local key (development); {keys}")
+            return
+        self._opener.token_verifier()
+        if await self._opener.checks["identity"]():
+            self._ok("identity", f"the keys of {self._settings.oidc_issuer} are here; {keys}")
+        else:
+            self._failed("identity", "identity_unavailable", "the issuer's keys can't be had")
+
+    async def _look_at_model(self) -> None:
+        if self._settings.model_base_url is None:
+            self._ok("model", "extractive: sentences of the evidence")
+            return
+        model = self._opener.model(await self._opener.embedder())
+        if await self._opener.checks["model"]():
+            self._ok("model", f"{model.name} answers")
+        else:
+            self._failed("model", "model_unavailable", f"{model.name} doesn't answer to GET /models")
+
+    def _look_at_powers(self, part: str, powers: list[str]) -> None:
+        for power in powers:
+            if self._settings.env == "production":
+                self._failed(part, "account_too_powerful", power)
+            else:
+                self._warn(part, "account_too_powerful", power)
+
+    def _ok(self, part: str, detail: str) -> None:
+        self._findings.append(Finding(part, Verdict.OK, "ok", detail))
+
+    def _warn(self, part: str, code: str, detail: str) -> None:
+        self._findings.append(Finding(part, Verdict.WARNING, code, detail))
+
+    def _failed(self, part: str, code: str, detail: str) -> None:
+        self._findings.append(Finding(part, Verdict.FAILED, code, detail))

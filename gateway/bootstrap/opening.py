@@ -1,0 +1,106 @@
+"""Opening: settings -> the services of a web process, or an import worker; parts close in reverse order."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+import anyio
+
+from gateway.adapters.build_child import ChildParser
+from gateway.bootstrap.composition import ImportParts, Parts, compose, compose_worker
+from gateway.bootstrap.fitness import refuse_other_space, refuse_powerful, refuse_unfit
+from gateway.bootstrap.parts import PartsOpener, process_name
+from gateway.ingest.worker import Worker
+from gateway.settings import Settings
+from gateway.web.readiness import Readiness
+from gateway.web.services import Services
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedWorker:
+    """An import worker over open parts, not running yet."""
+
+    worker: Worker
+    readiness: Readiness
+
+
+@asynccontextmanager
+async def open_services(settings: Settings) -> AsyncIterator[Services]:
+    """Everything one process serves with, and an import worker beside it where the settings want one.
+
+    Raises ConfigurationError when the process must not start like this, Unavailable when a part still
+    doesn't answer after ``start_wait_s``.
+    """
+    refuse_unfit(settings)
+    async with AsyncExitStack() as stack:
+        services, worker = compose(settings, await _serving_parts(settings, stack))
+        async with anyio.create_task_group() as tasks:
+            if imports_inside(settings):
+                tasks.start_soon(worker.run)
+            try:
+                yield services
+            finally:
+                tasks.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def open_worker(settings: Settings) -> AsyncIterator[OpenedWorker]:
+    """An import worker of its own. Raises as ``open_services`` does."""
+    refuse_unfit(settings)
+    async with AsyncExitStack() as stack:
+        parts = await _import_parts(settings, PartsOpener(settings, stack), stack)
+        worker = compose_worker(settings, parts, process_name())
+        yield OpenedWorker(worker, Readiness(parts.checks))
+
+
+def imports_inside(settings: Settings) -> bool:
+    """Whether the serving process imports as well: it must where it alone may open SQLite or Lite."""
+    if settings.database_url is None or settings.milvus_uri is None:
+        return True
+    if settings.serve_imports is not None:
+        return settings.serve_imports
+    return settings.env == "development" and settings.workers == 1
+
+
+async def _import_parts(settings: Settings, opener: PartsOpener, stack: AsyncExitStack) -> ImportParts:
+    catalog = await opener.catalog()
+    refuse_powerful(settings, "database", await catalog.excess_privileges())
+    vectors = await opener.vectors(may_create=settings.env == "development")
+    if settings.env == "production":
+        refuse_powerful(settings, "vector store", await vectors.privileges())
+    objects = await opener.objects()
+    parser = ChildParser(cap_s=settings.parse_cap_s, max_bytes=settings.document_max_bytes)
+    stack.push_async_callback(parser.aclose)
+    offline_embedder = opener.offline_embedder()
+    space = offline_embedder.space
+    refuse_other_space(settings, space.space_id, await catalog.active_spaces())
+    return ImportParts(
+        catalog=catalog,
+        objects=objects,
+        vectors=vectors,
+        offline_embedder=offline_embedder,
+        parser=parser,
+        config=opener.config(space),
+        checks=opener.checks,
+    )
+
+
+async def _serving_parts(settings: Settings, stack: AsyncExitStack) -> Parts:
+    opener = PartsOpener(settings, stack)
+    importing = await _import_parts(settings, opener, stack)
+    embedder = await opener.embedder()
+    pepper = opener.pepper()
+    return Parts(
+        catalog=importing.catalog,
+        objects=importing.objects,
+        vectors=importing.vectors,
+        offline_embedder=importing.offline_embedder,
+        parser=importing.parser,
+        config=importing.config,
+        checks=opener.checks,
+        verifier=opener.verifier(importing.catalog, pepper),
+        api_keys=pepper,
+        embedder=embedder,
+        model=opener.model(embedder),
+        quota=opener.quota(),
+    )

@@ -1,0 +1,217 @@
+"""Parts: for each port its embedded side or its production side, as the settings say.
+
+What only one side needs is imported where that side is opened: those libraries take seconds to load.
+"""
+
+import os
+import secrets
+import socket
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, TypeVar
+
+from pydantic import SecretStr
+
+from gateway.access.apikey import ApiKeyStore
+from gateway.access.principal import IdentityVerifier
+from gateway.adapters.api_keys import ApiKeyVerifier, Pepper, Verifiers
+from gateway.adapters.calibration import calibration_of
+from gateway.adapters.embedded import BundledEmbedder
+from gateway.adapters.milvus import MilvusStore
+from gateway.adapters.milvus_client import Endpoint
+from gateway.adapters.milvus_layout import server_layout
+from gateway.adapters.objects import StoredObjects, open_objects
+from gateway.adapters.sql.catalog import SqlCatalog, open_catalog, open_postgres
+from gateway.admission.quota import LocalQuota, Quota
+from gateway.answer.model import AnswerModel
+from gateway.bootstrap.identity import local_key, made_data_dir
+from gateway.bootstrap.waiting import patiently
+from gateway.context import Deadline
+from gateway.release.model import EmbeddingSpace, RetrievalConfig
+from gateway.retrieval.embedding import Embedder
+from gateway.settings import Settings
+from gateway.web.readiness import Check
+
+if TYPE_CHECKING:
+    from gateway.adapters.redis_quota import RedisQuota
+
+T = TypeVar("T")
+
+_PING_MS = 1500
+_QUOTA_CAP_MS = 250
+#: after its total cap a call may still be closing
+_LEASE_GRACE_S = 30.0
+_OFFLINE_RETRIES = 4
+
+
+class PartsOpener:
+    """Opens the parts of one process onto its stack; ``checks`` collects what tells whether they answer."""
+
+    def __init__(self, settings: Settings, stack: AsyncExitStack) -> None:
+        self._settings = settings
+        self._stack = stack
+        self.checks: dict[str, Check] = {}
+
+    async def catalog(self) -> SqlCatalog:
+        """SQLite belongs to this process alone; a PostgreSQL database must have been migrated before."""
+        settings = self._settings
+        if settings.database_url is None:
+            path = made_data_dir(settings.data_dir) / "catalog.db"
+            catalog = await self._stack.enter_async_context(open_catalog(path))
+        else:
+            url, cap_s = settings.database_url.get_secret_value(), settings.catalog_cap_ms / 1000
+            catalog = await self._wait_for(
+                "catalog",
+                lambda: self._stack.enter_async_context(
+                    open_postgres(url, connections=settings.database_connections, cap_s=cap_s)
+                ),
+            )
+        self.checks["catalog"] = catalog.ping
+        return catalog
+
+    async def vectors(self, *, may_create: bool) -> MilvusStore:
+        """A Lite child that is stopped after whoever uses it, or a server."""
+        settings = self._settings
+        if settings.milvus_uri is None:
+            from gateway.adapters.milvus_lite import LiteChild
+
+            lite = LiteChild(made_data_dir(settings.data_dir) / "milvus")
+            self._stack.push_async_callback(lite.aclose)
+            await lite.start()
+            store = MilvusStore(lite.endpoint)
+        else:
+            endpoint = Endpoint(settings.milvus_uri, _plain(settings.milvus_token) or "")
+            store = MilvusStore(lambda: endpoint, server_layout, may_create=may_create)
+        self._stack.push_async_callback(store.aclose)
+
+        async def ping() -> None:
+            await store.ping(Deadline.after(_PING_MS))
+
+        await self._wait_for("vector_store", ping)
+        self.checks["vector_store"] = ping
+        return store
+
+    async def objects(self) -> StoredObjects:
+        url = self._settings.object_store_url
+        objects = open_objects(url or made_data_dir(self._settings.data_dir) / "objects")
+        await self._wait_for("object_store", objects.ping)
+        self.checks["object_store"] = objects.ping
+        return objects
+
+    async def embedder(self) -> Embedder:
+        """For questions: fails at once rather than late."""
+        if self._settings.embedding_base_url is None:
+            return await BundledEmbedder.load()
+        return self._outside_embedder(retries=0)
+
+    def offline_embedder(self) -> Embedder:
+        """For imports, beside the questions' one: in a child, or with retries."""
+        if self._settings.embedding_base_url is None:
+            from gateway.adapters.embedding_child import ChildEmbedder
+
+            child = ChildEmbedder()
+            self._stack.push_async_callback(child.aclose)
+            return child
+        return self._outside_embedder(retries=_OFFLINE_RETRIES)
+
+    def _outside_embedder(self, retries: int) -> Embedder:
+        from gateway.adapters.openai_embedding import OpenAIEmbedder
+
+        settings = self._settings
+        embedder = OpenAIEmbedder(
+            settings.embedding_base_url or "",
+            settings.embedding_name or "",
+            _plain(settings.embedding_api_key),
+            settings.embedding_dimension or 0,
+            max_sensitivity=settings.embedding_max_sensitivity,
+            connect_cap_ms=settings.connect_cap_ms,
+            retries=retries,
+        )
+        self._stack.push_async_callback(embedder.aclose)
+        self.checks["embedder"] = embedder.ping
+        return embedder
+
+    def config(self, space: EmbeddingSpace) -> RetrievalConfig:
+        """What new releases of the space say about the gate."""
+        return calibration_of(space, self._settings.calibration) or RetrievalConfig.uncalibrated(space)
+
+    def verifier(self, keys: ApiKeyStore, pepper: Pepper | None) -> IdentityVerifier:
+        """Tokens of the issuer or of the local key, and API keys where there is a pepper."""
+        return Verifiers(self.token_verifier(), None if pepper is None else ApiKeyVerifier(keys, pepper))
+
+    def token_verifier(self) -> IdentityVerifier:
+        """The issuer's, or in development the local key's."""
+        settings = self._settings
+        if settings.oidc_issuer is None:
+            return local_key(settings).verifier(settings.token_audience, settings.token_leeway_s)
+        from gateway.adapters.oidc import OidcVerifier
+
+        verifier = OidcVerifier(
+            settings.oidc_issuer,
+            settings.oidc_audience or "",
+            leeway_s=settings.token_leeway_s,
+            jwks_url=settings.oidc_jwks_url,
+            tenant_claim=settings.oidc_tenant_claim,
+            groups_claim=settings.oidc_groups_claim,
+            scope_claim=settings.oidc_scope_claim,
+        )
+        self._stack.push_async_callback(verifier.aclose)
+        self.checks["identity"] = verifier.ready
+        return verifier
+
+    def pepper(self) -> Pepper | None:
+        """In production only the one that is set; in development one is made beside the local key."""
+        if (given := _plain(self._settings.api_key_pepper)) is not None:
+            return Pepper(given.encode())
+        return None if self._settings.env == "production" else Pepper.load(self._settings.data_dir)
+
+    def quota(self) -> Quota:
+        """Counted in this process, or by Redis for all of them."""
+        if self._settings.redis_url is None:
+            return LocalQuota(self._settings.quota_concurrency)
+        return self.redis_quota(self._settings.redis_url.get_secret_value())
+
+    def redis_quota(self, url: str) -> "RedisQuota":
+        from gateway.adapters.redis_quota import RedisQuota
+
+        settings = self._settings
+
+        lease_s = settings.total_cap_ms / 1000 + settings.drain_s + _LEASE_GRACE_S
+        quota = RedisQuota(url, settings.quota_concurrency, lease_s, _QUOTA_CAP_MS)
+        self._stack.push_async_callback(quota.aclose)
+        self.checks["quota"] = quota.ping
+        return quota
+
+    def model(self, embedder: Embedder) -> AnswerModel:
+        """The endpoint's, or sentences of the evidence."""
+        settings = self._settings
+        if settings.model_base_url is None:
+            from gateway.adapters.extractive import ExtractiveModel
+
+            return ExtractiveModel(embedder)
+        from gateway.adapters.openai import OpenAIModel
+
+        model = OpenAIModel(
+            settings.model_base_url,
+            settings.model_name,
+            _plain(settings.model_api_key),
+            max_sensitivity=settings.model_max_sensitivity,
+            connect_cap_ms=settings.connect_cap_ms,
+            first_token_cap_ms=settings.first_token_cap_ms,
+            idle_cap_ms=settings.idle_cap_ms,
+        )
+        self._stack.push_async_callback(model.aclose)
+        self.checks["model"] = model.ping
+        return model
+
+    async def _wait_for(self, part: str, open_part: Callable[[], Awaitable[T]]) -> T:
+        return await patiently(part, self._settings.start_wait_s, open_part)
+
+
+def process_name() -> str:
+    """Unique among all processes on all machines, and readable."""
+    return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
+
+
+def _plain(secret: SecretStr | None) -> str | None:
+    return None if secret is None else secret.get_secret_value()
