@@ -1,27 +1,34 @@
-"""Fits the evidence gate of the bundled embedding space and says how well it does.
+"""Fits the evidence gate of an embedding space and says how well it does.
 
 ``python -m eval.gate --data FOLDER [--json OUT]`` reads ``*.json`` files of the form {passages: [{id,
-title?, text}], questions: [{question, passage, answerable}]}. Negatives are out of corpus: half of the
-articles is indexed and asked about the other half, then the reverse. The articles of every half are
-split once more, so that the gate is fitted on questions about other articles than it is tested on.
+title?, text}], questions: [{question, passage, answerable}]}, and embeds with the bundled model, or with
+``--embedding-base-url URL --embedding-name NAME --embedding-dimension N`` (the key is taken from
+GATEWAY_EMBEDDING_API_KEY). ``--write FILE`` keeps the fit as the calibration file of that space.
+
+Negatives are out of corpus: half of the articles is indexed and asked about the other half, then the
+reverse. The articles of every half are split once more, so that the gate is fitted on questions about
+other articles than it is tested on.
 """
 
 import argparse
+import contextlib
 import json
+import os
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gateway.adapters.calibration import calibration_of, load_calibration
 from gateway.adapters.embedded import CALIBRATION, BundledEmbedder
 from gateway.answer.evidence import GateSignals, decide
-from gateway.release.model import RetrievalConfig
-from gateway.retrieval.chunk import embedded_text
+from gateway.release.model import EmbeddingSpace, RetrievalConfig
+from gateway.retrieval.chunk import embedded_text, stable_hash
 from gateway.retrieval.fusion import reciprocal_rank_fusion
 from gateway.retrieval.keyterms import missing_key_terms
 from gateway.retrieval.lexicon import TermStatistics
@@ -35,6 +42,15 @@ EVIDENCE = 6
 WEIGHTS = {"dense": 1.0, "bm25": 2.0}
 #: share of answerable training questions the gate may refuse, in the language it refuses most
 REFUSALS = 0.06
+
+
+class Vectors(Protocol):
+    """An embedder as a command uses it."""
+
+    @property
+    def space(self) -> EmbeddingSpace: ...
+
+    def vectors(self, texts: Sequence[str]) -> NDArray[np.float32]: ...
 
 
 @dataclass(frozen=True)
@@ -67,7 +83,7 @@ class Row:
 class Index:
     """BM25 and vectors of a few hundred passages in memory."""
 
-    def __init__(self, passages: Sequence[Passage], embedder: BundledEmbedder) -> None:
+    def __init__(self, passages: Sequence[Passage], embedder: Vectors) -> None:
         self._ids = [p.id for p in passages]
         texts = [embedded_text(p.title, "", p.text) for p in passages]
         counts = [Counter(terms_of(text)) for text in texts]
@@ -112,7 +128,7 @@ class Index:
         )
 
 
-def embed(embedder: BundledEmbedder, texts: Iterable[str]) -> NDArray[np.float32]:
+def embed(embedder: Vectors, texts: Iterable[str]) -> NDArray[np.float32]:
     rest = iter(texts)
     return np.concatenate([embedder.vectors(part) for part in iter(lambda: list(islice(rest, 64)), [])])
 
@@ -129,7 +145,7 @@ def read(path: Path) -> tuple[list[Passage], list[Question]]:
 
 
 def ranking(
-    passages: Sequence[Passage], questions: Sequence[Question], embedder: BundledEmbedder
+    passages: Sequence[Passage], questions: Sequence[Question], embedder: Vectors
 ) -> dict[str, dict[str, float]]:
     """recall@5 and MRR (over the first DEPTH) of each route on answerable questions, all indexed."""
     index = Index(passages, embedder)
@@ -151,7 +167,7 @@ def ranking(
 
 
 def out_of_corpus(
-    language: str, passages: Sequence[Passage], questions: Sequence[Question], embedder: BundledEmbedder
+    language: str, passages: Sequence[Passage], questions: Sequence[Question], embedder: Vectors
 ) -> list[Row]:
     """Every question against both halves: the one with its article and the one without."""
     articles = sorted({p.article for p in passages})
@@ -226,9 +242,11 @@ def judge(rows: Sequence[Row], config: RetrievalConfig) -> dict[str, float]:
     return {name: round(value, 4) for name, value in report.items()}
 
 
-def report(folder: Path) -> dict[str, Any]:
-    """Everything that is printed. Raises FileNotFoundError when the folder has no data."""
-    embedder = BundledEmbedder.load_now()
+def report(folder: Path, embedder: Vectors | None = None) -> dict[str, Any]:
+    """Everything that is printed, of the bundled model unless another is given. Raises FileNotFoundError
+    when the folder has no data.
+    """
+    embedder = embedder or BundledEmbedder.load_now()
     files = sorted(folder.glob("*.json"))
     if not files:
         raise FileNotFoundError(f"no *.json in {folder}")
@@ -238,7 +256,12 @@ def report(folder: Path) -> dict[str, Any]:
         passages, questions = read(path)
         ranks[path.stem] = ranking(passages, questions, embedder)
         rows += out_of_corpus(path.stem, passages, questions, embedder)
-    fitted = calibrate(rows)
+    configs = {"fitted": calibrate(rows)}
+    in_use = calibration_of(embedder.space, None)
+    if in_use is None:  # nothing else is known of this space: this is what can be written
+        configs["written"] = written(configs["fitted"], embedder.space)
+    else:
+        configs["in_use"] = in_use
     held_out = [r for r in rows if not r.training]
     groups = {path.stem: [r for r in held_out if r.language == path.stem] for path in files}
     groups["all"] = held_out
@@ -246,22 +269,79 @@ def report(folder: Path) -> dict[str, Any]:
         "space": embedder.space.space_id,
         "terms": TERMS_VERSION,
         "retrieval": ranks,
-        "fitted": asdict(fitted),
-        "in_use": asdict(CALIBRATION),
-        "held_out_fitted": {name: judge(group, fitted) for name, group in groups.items()},
-        "held_out_in_use": {name: judge(group, CALIBRATION) for name, group in groups.items()},
+        **{name: asdict(config) for name, config in configs.items()},
+        **{
+            f"held_out_{name}": {group: judge(asked, config) for group, asked in groups.items()}
+            for name, config in configs.items()
+        },
     }
 
 
-def main() -> None:
+def written(fitted: RetrievalConfig, space: EmbeddingSpace) -> RetrievalConfig:
+    """The fit as a file holds it. The least coverage is a matter of terms, so every space has the same."""
+    config = replace(fitted, min_coverage=CALIBRATION.min_coverage)
+    figures = stable_hash(json.dumps(asdict(config)))[:8]
+    return replace(config, version=f"{space.space_id}/gate-{figures}")
+
+
+def write(path: Path, config: RetrievalConfig, space: EmbeddingSpace) -> None:
+    """Whole or not at all. Raises ConfigurationError for a fit that no process would start with."""
+    part = path.with_name(path.name + ".part")
+    part.write_text(json.dumps({"space_id": space.space_id, **asdict(config)}, indent=2) + "\n", "utf-8")
+    load_calibration(part, space)
+    part.replace(path)
+
+
+@contextlib.contextmanager
+def chosen_embedder(options: argparse.Namespace) -> Iterator[Vectors]:
+    """The one that the command line names, else the bundled one."""
+    if options.embedding_base_url is None:
+        yield BundledEmbedder.load_now()
+        return
+    from eval.endpoint import Endpoint
+    from gateway.adapters.openai_embedding import OpenAIEmbedder
+
+    embedder = OpenAIEmbedder(
+        options.embedding_base_url,
+        options.embedding_name,
+        os.environ.get("GATEWAY_EMBEDDING_API_KEY"),
+        options.embedding_dimension,
+        max_sensitivity=0,
+        connect_cap_ms=5000,
+        retries=5,
+        send_dimension=options.embedding_send_dimension,
+    )
+    with Endpoint(embedder) as endpoint:
+        yield endpoint
+
+
+def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder with labelled sets")
     parser.add_argument("--json", type=Path, help="also write the report here")
-    options = parser.parse_args()
-    text = json.dumps(report(options.data), indent=2, ensure_ascii=False)
-    print(text)
-    if options.json:
-        options.json.write_text(text + "\n", encoding="utf-8")
+    parser.add_argument("--write", type=Path, help="write the calibration file here")
+    parser.add_argument("--embedding-base-url", help="an OpenAI-compatible endpoint, up to /v1")
+    parser.add_argument("--embedding-name", help="its model")
+    parser.add_argument("--embedding-dimension", type=int, help="the length of its vectors")
+    parser.add_argument("--embedding-send-dimension", action="store_true", help="ask for that length")
+    options = parser.parse_args(arguments)
+    endpoint = (options.embedding_base_url, options.embedding_name, options.embedding_dimension)
+    if any(endpoint) and not all(endpoint):
+        parser.error("an endpoint needs --embedding-base-url, --embedding-name and --embedding-dimension")
+    return options
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = options_of(arguments)
+    with chosen_embedder(options) as embedder:
+        made = report(options.data, embedder)
+        text = json.dumps(made, indent=2, ensure_ascii=False)
+        print(text)
+        if options.json:
+            options.json.write_text(text + "\n", encoding="utf-8")
+        if options.write:
+            fit = written(RetrievalConfig(**made["fitted"]), embedder.space)
+            write(options.write, fit, embedder.space)
 
 
 if __name__ == "__main__":

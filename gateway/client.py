@@ -149,6 +149,20 @@ class GatewayClient:
         body = {"kind": kind, "id": subject, "reason": reason}
         return self._json("POST", "/v1/revocations", json=body)
 
+    def create_api_key(
+        self, name: str, *, scopes: Sequence[str], groups: Sequence[str] = (), ttl_s: int | None = None
+    ) -> dict[str, Any]:
+        """The answer's ``api_key`` is the credential; the server can't tell it again."""
+        body = {"name": name, "scopes": list(scopes), "groups": list(groups), "ttl_s": ttl_s}
+        return self._json("POST", "/v1/apikeys", json=body)
+
+    def api_keys(self) -> list[dict[str, Any]]:
+        keys: list[dict[str, Any]] = self._json("GET", "/v1/apikeys")["api_keys"]
+        return keys
+
+    def revoke_api_key(self, key_id: str) -> dict[str, Any]:
+        return self._json("DELETE", f"/v1/apikeys/{key_id}")
+
     def _json(self, method: str, path: str, **arguments: Any) -> dict[str, Any]:
         try:
             response = self._http.request(method, path, **arguments)

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import DirectoryPath, Field, SecretStr
+from pydantic import DirectoryPath, Field, SecretStr, model_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -13,11 +13,6 @@ from pydantic_settings import (
 )
 
 _PREFIX = "GATEWAY_"
-
-
-def _by_environment(development: int, production: int) -> Any:
-    """A default that is tighter where real users wait."""
-    return lambda fields: production if fields.get("env") == "production" else development
 
 
 class Settings(BaseSettings):
@@ -52,6 +47,8 @@ class Settings(BaseSettings):
     embedding_name: str | None = None
     embedding_api_key: SecretStr | None = None
     embedding_dimension: int | None = Field(default=None, ge=8, le=8192)
+    embedding_send_dimension: bool = False  # asks the model to cut its vectors; many servers refuse
+    embedding_batch: int = Field(default=32, ge=1, le=2048)
     embedding_max_sensitivity: int = Field(default=1, ge=0, le=3)
     calibration: Path | None = None
 
@@ -76,7 +73,7 @@ class Settings(BaseSettings):
 
     # caps of the stages, each cut to what is left of the total
     embed_cap_ms: int = Field(default=250, gt=0)
-    retrieval_cap_ms: int = Field(default_factory=_by_environment(1000, 200), gt=0)
+    retrieval_cap_ms: int = Field(default=1000, gt=0)  # 200 in production
     rerank_cap_ms: int = Field(default=350, gt=0)
     connect_cap_ms: int = Field(default=1000, gt=0)
     first_token_cap_ms: int = Field(default=2000, gt=0)
@@ -95,8 +92,9 @@ class Settings(BaseSettings):
     offline_embedding_concurrency: int = Field(default=1, gt=0)
     requests_per_minute: int = Field(default=600, gt=0)
 
-    # the shared quota: running answers a tenant, over all processes
+    # the shared quota: running answers a tenant over all processes, and how long Redis may take for a step
     quota_concurrency: int = Field(default=64, gt=0)
+    quota_cap_ms: int = Field(default=250, gt=0)
 
     # sizes
     question_max_chars: int = Field(default=4000, gt=0)
@@ -125,6 +123,12 @@ class Settings(BaseSettings):
     task_deadline_s: float = Field(default=3600.0, gt=0)
     task_attempts: int = Field(default=5, gt=0)
     parse_cap_s: float = Field(default=60.0, gt=0)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _tighter_in_production(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """Where real users wait, a search that takes long is given up sooner, unless told otherwise."""
+        return {"retrieval_cap_ms": 200, **given} if given.get("env") == "production" else given
 
     @classmethod
     def settings_customise_sources(

@@ -8,24 +8,23 @@ ones, ``?started=N`` for N begun); POST /_gate opens the gate; POST /_reset forg
 
 import argparse
 import asyncio
-import base64
 import contextlib
 import json
 import os
 import signal
-import struct
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from loadtest.stub_answer import Answer, Call, held_back
+from loadtest.stub_answer import Answer, Call
+from loadtest.stub_embedding import Embedding, texts_of
 from loadtest.stub_http import Exchange, StubServer
 from loadtest.stub_script import Behaviour, marked_script
 
-MODEL_NAMES = ("stub", "stub-embedder")
+MODEL_NAMES = ("stub", "stub-embedder", "wordllama-l2-supercat")
 
 
 class ModelStub:
@@ -37,7 +36,6 @@ class ModelStub:
         self.by_model: dict[str, Behaviour] = {}
         self._gate = asyncio.Event()
         self._changed = asyncio.Event()
-        self._embedder: Any = None
         self._server: StubServer | None = None
 
     @property
@@ -58,6 +56,10 @@ class ModelStub:
     def script(self, **script: Any) -> None:
         """Sets the default behaviour; what isn't named is as in ``Behaviour()``."""
         self.behaviour = Behaviour().changed(script)
+
+    def script_model(self, name: str, **script: Any) -> None:
+        """The behaviour of one model name, chat and embeddings; the default doesn't touch embeddings."""
+        self.by_model[name] = Behaviour().changed(script)
 
     def open_gate(self) -> None:
         self._gate.set()
@@ -134,6 +136,7 @@ class ModelStub:
     def _begin(self, kind: str, exchange: Exchange, request: dict[str, Any]) -> Call:
         call = Call(len(self.calls) + 1, kind, str(request.get("model", "")), time.monotonic())
         call.authorization = exchange.headers.get("authorization")
+        call.asked = sorted(request)
 
         def gone() -> None:
             call.closed("client_gone")
@@ -161,26 +164,13 @@ class ModelStub:
     async def _embeddings(self, exchange: Exchange) -> None:
         request = _request(exchange)
         call = self._begin("embeddings", exchange, request)
+        call.user_message = "\n".join(texts_of(request))
         behaviour = self.by_model.get(call.model, Behaviour())
         exchange.ignore_close = behaviour.ignore_close
         try:
-            if await held_back(exchange, call, behaviour):
-                texts = [request["input"]] if isinstance(request["input"], str) else request["input"]
-                rows = await self._vectors(texts)
-                exchange.answer_json(200, _embedding_list(rows, request))
-                call.closed("finished")
+            call.closed(await Embedding(exchange, call, behaviour, request, gate=self._gate.wait).answer())
         finally:
             self.note()
-
-    async def _vectors(self, texts: list[str]) -> list[tuple[float, ...]]:
-        # loads a model of 33 MB: only for those who ask for vectors
-        from gateway.adapters.embedded import BundledEmbedder
-        from gateway.context import Deadline
-
-        if self._embedder is None:
-            self._embedder = await BundledEmbedder.load()
-        vectors: list[tuple[float, ...]] = await self._embedder.embed(texts, Deadline.after(60_000))
-        return vectors
 
 
 def _request(exchange: Exchange) -> dict[str, Any]:
@@ -196,16 +186,6 @@ def _user_message(request: dict[str, Any]) -> str:
             content = message.get("content")
             return content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
     return ""
-
-
-def _embedding_list(rows: Iterable[tuple[float, ...]], request: dict[str, Any]) -> dict[str, Any]:
-    plain = request.get("encoding_format") != "base64"
-    items = []
-    for index, row in enumerate(rows):
-        packed = base64.b64encode(struct.pack(f"<{len(row)}f", *row)).decode()
-        items.append({"object": "embedding", "index": index, "embedding": list(row) if plain else packed})
-    usage = {"prompt_tokens": 0, "total_tokens": 0}
-    return {"object": "list", "data": items, "model": request.get("model"), "usage": usage}
 
 
 @contextlib.asynccontextmanager

@@ -4,7 +4,7 @@ import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from loadtest.stub_http import Exchange
@@ -18,7 +18,8 @@ _SSE = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no
 class Call:
     """One call as the server saw it. Times are seconds on the machine's monotonic clock.
 
-    ``reason`` is finished, client_gone or scripted (the script ended it); ``tokens`` counts those produced.
+    ``reason`` is finished, client_gone or scripted (the script ended it); ``tokens`` counts those produced;
+    ``asked`` are the names of the request's fields; ``user_message`` has the texts of an embeddings call.
     """
 
     id: int
@@ -27,6 +28,7 @@ class Call:
     started: float
     user_message: str = ""
     authorization: str | None = None
+    asked: list[str] = field(default_factory=list)
     headers_at: float | None = None
     first_token_at: float | None = None
     last_token_at: float | None = None
@@ -183,7 +185,7 @@ async def held_back(exchange: Exchange, call: Call, behaviour: Behaviour) -> boo
     if error is None:
         return True
     body = error.body if error.body is not None else {"error": {"message": "scripted", "code": "scripted"}}
-    headers = {} if error.retry_after is None else {"retry-after": error.retry_after}
-    exchange.answer_json(error.status, body, headers)
+    headers = {"retry-after": error.retry_after, "location": error.location}
+    exchange.answer_json(error.status, body, {k: v for k, v in headers.items() if v is not None})
     call.closed("scripted")
     return False

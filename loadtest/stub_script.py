@@ -15,15 +15,25 @@ _TOKEN = re.compile(r"\s*[\u2e80-\u9fff\uff00-\uffef]|\s*[^\s\u2e80-\u9fff\uff00
 _QUOTE_CHARS = 240
 
 DIE_HOW = frozenset({"rst", "eof", "half_line"})
+VECTOR_FAULTS = frozenset(
+    {
+        *("wrong_dimension", "nan", "infinity", "zero", "long", "words"),
+        *("fewer", "more", "duplicated", "unnumbered", "reordered"),
+        *("garbage", "huge", "slow_body", "cut"),
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
 class ScriptedError:
-    """An HTTP error instead of an answer. ``retry_after`` goes out verbatim as Retry-After."""
+    """An HTTP error instead of an answer. ``retry_after`` goes out verbatim as Retry-After, ``location``
+    as Location.
+    """
 
     status: int
     body: Any = None
     retry_after: str | None = None
+    location: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +43,7 @@ class Behaviour:
     reply, tokens           what to say; ``tokens`` gives the pieces, ``reply`` is split into words
     echo_citations          without reply and tokens: quote and cite every passage, not only the first
     header_delay_ms         silence before the response headers
-    error_before            {status, body?, retry_after?} instead of an answer
+    error_before            {status, body?, retry_after?, location?} instead of an answer
     first_token_ms          silence between headers and the first token
     cadence_ms              between tokens
     die_after_tokens        with die_how: "rst" resets the socket, "eof" ends the body cleanly without [DONE],
@@ -49,6 +59,9 @@ class Behaviour:
     giant_line              one more token of that many letters
     prelude                 comment lines and empty deltas before the first token, that many of each
     ignore_close            the model goes on after the client has left, as a deaf server would
+    vectors                 embeddings: one of VECTOR_FAULTS; "long" ones are no unit vectors, "huge" is a
+                            body without an end, "slow_body" waits for the gate half-way, "cut" closes there
+    base64                  embeddings: packed, also when nobody asked for it
     """
 
     reply: str | None = None
@@ -78,6 +91,8 @@ class Behaviour:
     giant_line: int = 0
     prelude: int = 0
     ignore_close: bool = False
+    vectors: str | None = None
+    base64: bool = False
 
     def changed(self, script: Mapping[str, Any]) -> "Behaviour":
         """Raises ValueError for a key that does not exist or a way to die nobody knows."""
@@ -92,6 +107,8 @@ class Behaviour:
             values["error_before"] = ScriptedError(**values["error_before"])
         if values.get("die_how", self.die_how) not in DIE_HOW:
             raise ValueError(f"die_how is one of {', '.join(sorted(DIE_HOW))}")
+        if values.get("vectors") not in {None, *VECTOR_FAULTS}:
+            raise ValueError(f"vectors is one of {', '.join(sorted(VECTOR_FAULTS))}")
         return replace(self, **values)
 
     @property

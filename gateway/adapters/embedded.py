@@ -69,6 +69,10 @@ class BundledEmbedder:
     def space(self) -> EmbeddingSpace:
         return SPACE
 
+    @property
+    def max_sensitivity(self) -> int:
+        return 3  # nothing leaves this process
+
     async def embed(self, texts: Sequence[str], deadline: Deadline) -> list[Vector]:
         """Few short texts at once on the loop, everything else in a thread, a batch a trip."""
         vectors: list[Vector] = []

@@ -43,6 +43,10 @@ class ChildEmbedder:
         return SPACE
 
     @property
+    def max_sensitivity(self) -> int:
+        return 3  # nothing leaves this machine
+
+    @property
     def pid(self) -> int | None:
         """The living child's process id."""
         return self._child.pid

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import math
+import secrets
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ import anyio.to_thread
 import grpc
 from pymilvus import AsyncMilvusClient, MilvusClient, MilvusException
 
+from gateway.adapters.milvus_layout import MilvusLayout, lite_layout
 from gateway.context import Deadline
 from gateway.errors import DeadlineExceeded, VectorStoreUnavailable
 
@@ -26,6 +28,9 @@ logging.getLogger("pymilvus.decorators").setLevel(logging.CRITICAL)
 
 _CONNECT_CAP_S = 10.0
 _CLOSE_CAP_S = 2.0
+# gRPC's own back-off grows to two minutes: a server that is back must be found sooner
+_CHANNEL = {"grpc.initial_reconnect_backoff_ms": 200, "grpc.max_reconnect_backoff_ms": 1000}
+_NO_ANSWER = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +84,36 @@ async def bounded(deadline: Deadline, call: Callable[[], Awaitable[T]]) -> T:
     raise DeadlineExceeded(STAGE)
 
 
+def denied(call: Callable[[], object]) -> bool:
+    """Whether the server refuses this account the call; any other failure means that it doesn't."""
+    try:
+        call()
+    except grpc.RpcError as error:
+        if error.code() is grpc.StatusCode.PERMISSION_DENIED:
+            return True
+        if error.code() in _NO_ANSWER:
+            raise
+    except MilvusException:
+        pass
+    return False
+
+
+def admits_strangers(endpoint: Endpoint) -> bool:
+    """Whether the server lets anybody in: it is asked with a name and a password that nobody has.
+
+    Raises MilvusException when it answers neither yes nor no.
+    """
+    stranger = f"stranger_{secrets.token_hex(8)}:{secrets.token_hex(16)}"
+    try:
+        MilvusClient(endpoint.uri, token=stranger, timeout=_CONNECT_CAP_S, dedicated=True).close()
+    except MilvusException as error:
+        cause = error.__cause__
+        if isinstance(cause, grpc.RpcError) and cause.code() is grpc.StatusCode.UNAUTHENTICATED:
+            return False
+        raise
+    return True
+
+
 async def _no_second_try(error: Exception) -> bool:
     raise error
 
@@ -93,7 +128,13 @@ async def _open_writer(endpoint: Endpoint) -> MilvusClient:
     abandoned = False
 
     def connect() -> MilvusClient:
-        client = MilvusClient(endpoint.uri, token=endpoint.token, timeout=_CONNECT_CAP_S, dedicated=True)
+        client = MilvusClient(
+            endpoint.uri,
+            token=endpoint.token,
+            timeout=_CONNECT_CAP_S,
+            dedicated=True,
+            grpc_options=_CHANNEL,
+        )
         with turn:
             if abandoned:
                 client.close()
@@ -118,21 +159,35 @@ class Connection:
         self.endpoint = endpoint
         self.reader = reader
         self.writer = writer
-        #: (collection, partition) pairs seen to exist through this connection
-        self.partitions: set[tuple[str, str]] = set()
+        self.version = ""
+        self.layout: MilvusLayout
+        #: (collection, revision) pairs seen to be there through this connection
+        self.revisions: set[tuple[str, str]] = set()
 
     @classmethod
-    async def open(cls, endpoint: Endpoint) -> "Connection":
-        """Connects both clients. Raises VectorStoreUnavailable, also when the server refuses the token."""
+    async def open(
+        cls, endpoint: Endpoint, layout_for: Callable[[str], MilvusLayout] = lite_layout
+    ) -> "Connection":
+        """Connects both clients and asks for the version, once.
+
+        Raises VectorStoreUnavailable, also when the server refuses the token.
+        """
         with translated():
             writer = await _open_writer(endpoint)
             reader = AsyncMilvusClient(
-                endpoint.uri, token=endpoint.token, timeout=_CONNECT_CAP_S, dedicated=True
+                endpoint.uri,
+                token=endpoint.token,
+                timeout=_CONNECT_CAP_S,
+                dedicated=True,
+                grpc_options=_CHANNEL,
             )
             connection = cls(endpoint, reader, writer)
             try:
                 await uninterrupted(reader.__aenter__())
                 connection._retry_nothing()
+                version = await uninterrupted(reader.get_server_version(timeout=_CONNECT_CAP_S))
+                connection.version = str(version)
+                connection.layout = layout_for(connection.version)
             except BaseException:
                 await connection.aclose()
                 raise
@@ -157,8 +212,9 @@ class Connector:
     ``endpoint`` is asked before each call and raises VectorStoreUnavailable while there is none.
     """
 
-    def __init__(self, endpoint: Callable[[], Endpoint]) -> None:
+    def __init__(self, endpoint: Callable[[], Endpoint], layout_for: Callable[[str], MilvusLayout]) -> None:
         self._endpoint = endpoint
+        self._layout_for = layout_for
         self._connection: Connection | None = None
         self._opening: asyncio.Task[Connection] | None = None
 
@@ -177,10 +233,15 @@ class Connector:
             raise VectorStoreUnavailable()
         return connection
 
-    def forget(self, collection: str, partition: str) -> None:
-        """The partition is about to be dropped: the next read looks again."""
+    @property
+    def layout(self) -> MilvusLayout | None:
+        """Of the server connected to; None while there is none."""
+        return self._connection.layout if self._connection else None
+
+    def forget(self, collection: str, kb_revision: str) -> None:
+        """The revision is about to be dropped: the next read looks again."""
         if self._connection is not None:
-            self._connection.partitions.discard((collection, partition))
+            self._connection.revisions.discard((collection, kb_revision))
 
     async def aclose(self) -> None:
         if self._opening is not None:
@@ -195,5 +256,5 @@ class Connector:
         stale, self._connection = self._connection, None
         if stale is not None:
             await stale.aclose()
-        self._connection = await Connection.open(endpoint)
+        self._connection = await Connection.open(endpoint, self._layout_for)
         return self._connection

@@ -37,7 +37,7 @@ def number(value: object, name: str) -> str:
 
 
 def revision_filter(kb_revision: str) -> str:
-    """All rows of one revision, for counting and dropping."""
+    """Everything of one revision."""
     return f"kb_revision == {literal(kb_revision, 'kb_revision')}"
 
 

@@ -14,6 +14,8 @@ from gateway.retrieval.store import Row
 
 #: the most a VARCHAR field holds, in bytes
 MAX_TEXT_BYTES = 65_535
+#: the most elements an ARRAY field holds, hence distinct terms of a passage where the gateway scores words
+MAX_TERMS = 4096
 
 TEXT_FIELDS = (
     "row_id", "chunk_id", "tenant_id", "kb_id", "kb_revision", "embedding_space_id", "document_id",
@@ -52,8 +54,13 @@ def words_of(terms: Iterable[str]) -> str:
     return " ".join(map(word_of, terms))
 
 
-def as_entity(row: Row, space: EmbeddingSpace, kb_revision: str) -> dict[str, Any]:
-    """A row as pymilvus takes it.
+def word_id(word: str) -> int:
+    """A word as a signed 64-bit number, for a filter to find it by."""
+    return int.from_bytes(hashlib.sha256(word.encode()).digest()[:8], "big", signed=True)
+
+
+def as_entity(row: Row, space: EmbeddingSpace, kb_revision: str, *, bm25: bool) -> dict[str, Any]:
+    """A row as pymilvus takes it; without ``bm25`` it has the ids of its words as well.
 
     Raises InvariantViolated when it belongs elsewhere or doesn't fit, InvalidField for text that no
     filter could match.
@@ -72,6 +79,10 @@ def as_entity(row: Row, space: EmbeddingSpace, kb_revision: str) -> dict[str, An
         if len(checked_text(entity[name], name).encode()) > MAX_TEXT_BYTES:
             raise InvariantViolated(f"a chunk's {name} is longer than the store holds")
     entity["vector"] = list(row.vector)
+    if not bm25:
+        entity["term_ids"] = [word_id(word) for word in dict.fromkeys(entity["terms"].split())]
+        if len(entity["term_ids"]) > MAX_TERMS:
+            raise InvariantViolated("a chunk has more distinct terms than the store holds")
     return entity
 
 

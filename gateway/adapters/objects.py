@@ -1,27 +1,50 @@
-"""ObjectFolder: originals, chunk files and vector files in a local folder or a bucket, through obstore.
+"""StoredObjects: originals, chunk files and vector files in a local folder or a bucket, through obstore.
 
 In a folder a put writes a neighbour file, renames it and syncs it, so a reader sees the old content or
 the new, and a power cut after the put takes nothing away. A cut during it may leave a damaged object:
-whoever reads one checks it.
+whoever reads one checks it. In a bucket a put is one request, which counts whole or not at all.
 """
 
+import ipaddress
 import os
 import re
-from collections.abc import Callable, Iterator
+import uuid
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 from pathlib import Path, PurePosixPath
+from urllib.parse import urlsplit
 
+import anyio
 import obstore
 from anyio import to_thread
-from obstore.exceptions import BaseError
+from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError
 from obstore.store import LocalStore, from_url
 
-from gateway.errors import InvalidField, NotFound, ObjectStoreUnavailable
+from gateway.errors import ConfigurationError, InvalidField, NotFound, ObjectStoreUnavailable
 
 MAX_KEY_BYTES = 900
 _MAX_SEGMENT_BYTES = 200
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
+_PROBES = "readiness"
+_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long one call of a bucket may take. obstore's own would go on for three minutes.
+
+    ``read_s`` is a silence of the server, from the request to its reply too, so it must suffice to
+    send the largest object. ``total_s`` is the end of it, retries included.
+    """
+
+    connect_s: float = 2.0
+    read_s: float = 10.0
+    request_s: float = 20.0
+    total_s: float = 30.0
+    retries: int = 2
 
 
 def stored_path(key: str) -> str:
@@ -50,13 +73,20 @@ def _escaped(match: re.Match[str]) -> str:
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
+def _translated(*, quotable: bool = True) -> Iterator[None]:
+    """A bucket's vendor errors aren't ``quotable``: they hold requests and replies, tokens among them."""
     try:
         yield
     except FileNotFoundError as error:
-        raise NotFound() from error
+        raise NotFound() from (error if quotable else None)
+    except (PermissionDeniedError, UnauthenticatedError, PermissionError) as error:
+        raise ObjectStoreUnavailable("access to the object store was denied") from (
+            error if quotable else None
+        )
+    except TimeoutError as error:
+        raise ObjectStoreUnavailable("the object store didn't answer in time") from error
     except (BaseError, OSError) as error:
-        raise ObjectStoreUnavailable() from error
+        raise ObjectStoreUnavailable() from (error if quotable else None)
 
 
 def sync(folder: Path, path: str) -> None:
@@ -69,58 +99,165 @@ def sync(folder: Path, path: str) -> None:
             os.close(descriptor)
 
 
-class ObjectFolder:
-    """ObjectStore over any obstore store. Every method raises InvalidField for a bad key."""
+class StoredObjects:
+    """ObjectStore over any obstore store. Every method raises InvalidField for a bad key.
 
-    def __init__(self, store: obstore.store.ObjectStore, settle: Callable[[str], None] | None = None) -> None:
-        """``settle`` makes a stored path durable, in a thread; a bucket's put is durable by itself."""
+    A cancelled call ends on the wire as well; a put that was under way then counts whole or not at all.
+    """
+
+    def __init__(
+        self,
+        store: obstore.store.ObjectStore,
+        settle: Callable[[str], None] | None = None,
+        total_s: float | None = None,
+    ) -> None:
+        """``settle`` makes a stored path durable, in a thread; a bucket's put is durable by itself.
+
+        ``total_s`` is the longest a call may take; None = as long as it takes.
+        """
         self._store = store
         self._settle = settle
+        self._total_s = total_s
+        self._proven = False
 
     async def put(self, key: str, content: bytes) -> None:
         path = stored_path(key)
         try:
-            with _translated():
-                await obstore.put_async(self._store, path, content)
+            with self._bounded():
+                # in parts, an upload that is cut would leave its parts behind
+                await obstore.put_async(self._store, path, content, use_multipart=False)
                 if self._settle is not None:
                     await to_thread.run_sync(self._settle, path)
-        except NotFound as error:  # the folder itself is gone
-            raise ObjectStoreUnavailable() from error
+        except NotFound:
+            raise _no_bucket() from None
 
     async def get(self, key: str) -> bytes:
         path = stored_path(key)
-        with _translated():
-            found = await obstore.get_async(self._store, path)
-            return bytes(await found.bytes_async())
+        try:
+            with self._bounded():
+                found = await obstore.get_async(self._store, path)
+                return bytes(await found.bytes_async())
+        except NotFound:
+            await self._check_bucket()
+            raise
 
     async def exists(self, key: str) -> bool:
         path = stored_path(key)
         try:
-            with _translated():
+            with self._bounded():
                 await obstore.head_async(self._store, path)
         except NotFound:
+            await self._check_bucket()
             return False
         return True
 
     async def delete(self, key: str) -> None:
         path = stored_path(key)
         try:
-            with _translated():
+            with self._bounded():
                 await obstore.delete_async(self._store, path)
         except NotFound:
-            return
+            await self._check_bucket()
+
+    async def ping(self) -> None:
+        """The store is there and this account may list, write, read and delete. For readiness.
+
+        After it has proved the rights once it only looks, until something fails. Raises
+        ObjectStoreUnavailable.
+        """
+        await self._check_bucket()
+        if not self._proven:
+            await self._prove_rights()
+            self._proven = True
+
+    async def _check_bucket(self) -> None:
+        """A missing bucket answers like a missing object, but can't be listed."""
+        try:
+            with self._bounded():
+                await obstore.list_with_delimiter_async(self._store, _PROBES)
+        except NotFound:
+            raise _no_bucket() from None
+
+    async def _prove_rights(self) -> None:
+        key = f"{_PROBES}/{uuid.uuid4().hex}"
+        await self.put(key, b"")
+        try:
+            await self.get(key)
+        except NotFound:
+            raise ObjectStoreUnavailable("the object store doesn't keep what is put into it") from None
+        await self.delete(key)
+
+    @contextmanager
+    def _bounded(self) -> Iterator[None]:
+        try:
+            with _translated(quotable=self._total_s is None), anyio.fail_after(self._total_s):
+                yield
+        except ObjectStoreUnavailable:
+            self._proven = False
+            raise
 
 
-def open_objects(url_or_path: str | Path) -> ObjectFolder:
-    """A folder (made when missing), or a bucket by its URL (``s3://``, ``gs://``, ``az://``).
+def _no_bucket() -> ObjectStoreUnavailable:
+    return ObjectStoreUnavailable("the bucket or folder of the object store doesn't exist")
 
-    Raises ObjectStoreUnavailable when the folder can't be made or the URL means nothing.
+
+def open_objects(url_or_path: str | Path, patience: Patience | None = None) -> StoredObjects:
+    """A folder (made when missing), or a bucket by its URL (``s3://bucket/prefix``, ``gs://``, ``az://``).
+
+    A bucket's credentials and endpoint come from the environment (``AWS_ACCESS_KEY_ID``,
+    ``AWS_ENDPOINT_URL``, …), never from the URL. Nothing is asked yet: see ``ping``. Raises
+    ObjectStoreUnavailable when the folder can't be made or the URL means nothing, ConfigurationError
+    when the URL carries credentials or the endpoint is neither https nor on loopback.
     """
     try:
+        if isinstance(url_or_path, str) and "://" in url_or_path:
+            with _translated(quotable=False):
+                return _open_bucket(url_or_path, patience or Patience())
         with _translated():
-            if isinstance(url_or_path, str) and "://" in url_or_path:
-                return ObjectFolder(from_url(url_or_path))
             folder = Path(url_or_path)
-            return ObjectFolder(LocalStore(folder, mkdir=True), partial(sync, folder.absolute()))
-    except (NotFound, ValueError) as error:
-        raise ObjectStoreUnavailable("the object store can't be opened") from error
+            return StoredObjects(LocalStore(folder, mkdir=True), partial(sync, folder.absolute()))
+    except (NotFound, ValueError):
+        raise ObjectStoreUnavailable("the object store can't be opened") from None
+
+
+def _open_bucket(url: str, patience: Patience) -> StoredObjects:
+    if "@" in urlsplit(url).netloc or urlsplit(url).query:
+        raise ConfigurationError(
+            "object_store_url", "the object store's credentials belong into the environment, not its URL"
+        )
+    store = from_url(
+        url,
+        client_options={
+            "allow_http": _http_allowed(os.environ),
+            "connect_timeout": timedelta(seconds=patience.connect_s),
+            "read_timeout": timedelta(seconds=patience.read_s),
+            "timeout": timedelta(seconds=patience.request_s),
+        },
+        retry_config={
+            "max_retries": patience.retries,
+            "retry_timeout": timedelta(seconds=patience.total_s),
+            "backoff": {"max_backoff": timedelta(seconds=1)},
+        },
+    )
+    return StoredObjects(store, total_s=patience.total_s)
+
+
+def _http_allowed(environment: Mapping[str, str]) -> bool:
+    """Whether requests may go unencrypted. Raises ConfigurationError when they would have to and may not."""
+    if environment.get("AWS_ALLOW_HTTP", "").lower() in ("1", "true", "yes", "on"):
+        return True
+    endpoints = [urlsplit(environment.get(name, "")) for name in _ENDPOINTS]
+    plain = [endpoint.hostname or "" for endpoint in endpoints if endpoint.scheme == "http"]
+    if all(map(_is_loopback, plain)):
+        return bool(plain)
+    raise ConfigurationError(
+        "object_store_needs_https",
+        "AWS_ENDPOINT_URL is neither https nor on loopback (AWS_ALLOW_HTTP permits it)",
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -2,12 +2,8 @@
 
 import asyncio
 import contextlib
-import email.utils
-import logging
-import math
-import time
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
@@ -17,13 +13,23 @@ import anyio
 import httpx2
 import openai
 
+from gateway.adapters.openai_alarm import Alarm
 from gateway.adapters.openai_chunk import ChunkReader
+from gateway.adapters.openai_client import (
+    CLOSE_S,
+    KEEPALIVE_S,
+    MAX_CONNECTIONS,
+    PING_S,
+    checked_key,
+    checked_url,
+    retry_after_ms,
+)
 from gateway.adapters.openai_patience import Patience
 from gateway.adapters.openai_sse import SseDecoder
 from gateway.answer.model import ModelPiece
 from gateway.answer.prompt import Prompt
 from gateway.context import Deadline
-from gateway.errors import ConfigurationError, DeadlineExceeded, UpstreamFailed
+from gateway.errors import DeadlineExceeded, UpstreamFailed
 
 if TYPE_CHECKING:
     from openai import AsyncStream
@@ -32,17 +38,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# at DEBUG these print request options, and with them prompts
-for _name in ("openai", "httpx2", "httpcore2", "httpx", "httpcore", "aiohttp"):
-    logging.getLogger(_name).setLevel(logging.WARNING)
-
-#: uvicorn, and with it vLLM, drops idle connections after 5 s: ours go first, or a call lands on a dead one
-_KEEPALIVE_S = 3.0
-_MAX_CONNECTIONS = 1000
-_PING_S = 1.0
-_CLOSE_S = 1.0
 _DRAIN_S = 0.05
-_MAX_RETRY_AFTER_MS = 3_600_000
 
 # all that the transport raises: openai's adapter maps aiohttp's errors to httpx2's, but not every one of them
 _TRANSPORT_ERRORS: tuple[type[Exception], ...] = (
@@ -80,18 +76,19 @@ class OpenAIModel:
         self._max_sensitivity = max_sensitivity
         self._first_token_cap_ms = first_token_cap_ms
         self._idle_cap_ms = idle_cap_ms
-        self._base_url = _checked_url(base_url)
+        self._base_url = checked_url(base_url, "model")
         connect_s = connect_cap_ms / 1000
         self._client = openai.AsyncOpenAI(
             base_url=self._base_url,
-            api_key=_checked_key(api_key),
+            # the SDK insists on one; its header is left out
+            api_key="none" if api_key is None else checked_key(api_key, "model"),
             max_retries=0,
             # reads are bounded by our own clocks, which comments don't reset
             timeout=httpx2.Timeout(None, connect=connect_s, pool=connect_s),
             http_client=openai.DefaultAioHttpClient(
                 # a redirect would take the passages to another host
                 follow_redirects=False,
-                limits=httpx2.Limits(max_connections=_MAX_CONNECTIONS, keepalive_expiry=_KEEPALIVE_S),
+                limits=httpx2.Limits(max_connections=MAX_CONNECTIONS, keepalive_expiry=KEEPALIVE_S),
             ),
         )
         # what the SDK would add from OPENAI_* variables belongs to another endpoint than this one
@@ -137,7 +134,7 @@ class OpenAIModel:
         """Whether ``GET {base_url}/models`` succeeds within a second; for readiness."""
         try:
             async with (
-                asyncio.timeout(_PING_S),
+                asyncio.timeout(PING_S),
                 self._client.models.with_streaming_response.list(extra_headers=self._headers),
             ):
                 return True
@@ -146,7 +143,7 @@ class OpenAIModel:
 
     async def aclose(self) -> None:
         """Closes the pool and every call in it."""
-        with anyio.move_on_after(_CLOSE_S, shield=True):
+        with anyio.move_on_after(CLOSE_S, shield=True):
             await self._client.close()
 
 
@@ -161,6 +158,7 @@ class _Call(AsyncIterator[ModelPiece]):
         self._make_request = request
         self._chunks = chunks
         self._patience = patience
+        self._alarm = Alarm()
         self._decoder = SseDecoder()
         self._request: _Request | None = None
         self._reads: AsyncGenerator[bytes, None] | None = None
@@ -206,7 +204,10 @@ class _Call(AsyncIterator[ModelPiece]):
     async def _open(self) -> None:
         self._request = self._make_request()
         response = await self._request.__aenter__()
-        self._reads = cast("AsyncGenerator[bytes, None]", response.iter_bytes())
+        encoded = response.headers.get("content-encoding", "identity") != "identity"
+        # what isn't encoded, and none of it should be, needs no decoders in between
+        reads = response.iter_bytes() if encoded else response.http_response.aiter_raw()
+        self._reads = cast("AsyncGenerator[bytes, None]", reads)
 
     async def _read(self) -> bytes | None:
         """The next bytes; None at the end, or when an answer that is whole gets no tail."""
@@ -223,15 +224,19 @@ class _Call(AsyncIterator[ModelPiece]):
 
     async def _bounded(self, step: Callable[[], Awaitable[T]]) -> T:
         stage, seconds = self._patience.next_wait()
-        clock = asyncio.timeout(seconds)
+        self._alarm.on(seconds)
         try:
-            async with clock:
-                return await step()
+            return await step()
+        except asyncio.CancelledError:
+            if self._alarm.off():
+                raise DeadlineExceeded(stage) from None
+            raise
         except _TRANSPORT_ERRORS as error:
-            # TimeoutError is an OSError: only the clock knows whether it was ours
-            if clock.expired():
+            if self._alarm.off():
                 raise DeadlineExceeded(stage) from None
             raise _failure(error) from None
+        finally:
+            self._alarm.off()
 
     def _take(self, read: bytes | None) -> None:
         """Turns bytes into pieces; what came before a failure is delivered before it."""
@@ -267,7 +272,8 @@ class _Call(AsyncIterator[ModelPiece]):
             return
 
     async def _close(self) -> None:
-        with anyio.move_on_after(_CLOSE_S, shield=True), contextlib.suppress(*_TRANSPORT_ERRORS):
+        self._alarm.close()
+        with anyio.move_on_after(CLOSE_S, shield=True), contextlib.suppress(*_TRANSPORT_ERRORS):
             if self._request is not None:
                 await self._request.__aexit__(None, None, None)
             if self._reads is not None:
@@ -278,44 +284,10 @@ def _failure(error: Exception) -> UpstreamFailed:
     """Says what kind of failure it was, and nothing that the upstream wrote."""
     if isinstance(error, openai.APIStatusError):
         status = error.status_code
-        wait_ms = _retry_after_ms(error.response.headers) if status in {429, 503} else None
+        wait_ms = retry_after_ms(error.response.headers) if status in {429, 503} else None
         return UpstreamFailed(f"the answer model answered with HTTP status {status}", retry_after_ms=wait_ms)
     if isinstance(error, openai.APITimeoutError):
         return UpstreamFailed("no connection to the answer model in time")
     if isinstance(error, openai.APIConnectionError):
         return UpstreamFailed("no connection to the answer model")
     return UpstreamFailed("the connection to the answer model broke")
-
-
-def _retry_after_ms(headers: Mapping[str, str]) -> int | None:
-    """Seconds or an HTTP date (RFC 9110, 10.2.3), at most an hour; None when absent or unreadable."""
-    value = headers.get("retry-after", "").strip()
-    try:
-        seconds = float(value)
-    except ValueError:
-        try:
-            seconds = email.utils.parsedate_to_datetime(value).timestamp() - time.time()
-        except (ValueError, OverflowError):
-            return None
-    if not math.isfinite(seconds):
-        return None
-    return int(min(max(seconds * 1000, 0.0), _MAX_RETRY_AFTER_MS))
-
-
-def _checked_url(base_url: str) -> str:
-    try:
-        url = httpx2.URL(base_url)
-    except httpx2.InvalidURL:
-        url = httpx2.URL("")
-    if url.scheme not in {"http", "https"} or not url.host:
-        raise ConfigurationError("model_base_url_invalid", "the model's base URL must be http:// or https://")
-    return base_url
-
-
-def _checked_key(api_key: str | None) -> str:
-    """A key that can't stand in a header would only fail later, in an error that shows it."""
-    if api_key is None:
-        return "none"  # the SDK insists on one; its header is left out
-    if not api_key or not api_key.isascii() or not api_key.isprintable() or " " in api_key:
-        raise ConfigurationError("model_api_key_invalid", "the model's key must be printable ASCII")
-    return api_key

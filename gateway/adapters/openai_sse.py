@@ -33,9 +33,11 @@ class SseDecoder:
         """The events this read completes. Raises UpstreamFailed when one outgrows the limit."""
         if not read:
             return []
+        if (events := self._whole_events(read)) is not None:
+            return events
         if self._after_cr and read[0] == _LF:
             read = read[1:]
-        events: list[bytes] = []
+        events = []
         # bytes.splitlines knows CR, LF and CRLF only, which is exactly the standard's set
         for line in read.splitlines(keepends=True):
             if line[-1] not in (_LF, _CR):
@@ -43,6 +45,22 @@ class SseDecoder:
             else:
                 self._end_line(line.rstrip(b"\r\n"), events)
         self._after_cr = read.endswith(b"\r")
+        return events
+
+    def _whole_events(self, read: bytes) -> list[bytes] | None:
+        """The short way for what nearly every read is: whole events of one line of data each, else None."""
+        if (
+            not (read.startswith(b"data: ") and read.endswith(b"\n\n"))
+            or self._line
+            or self._data
+            or b"\r" in read
+            or len(read) > self._max
+        ):
+            return None
+        events = read[6:-2].split(b"\n\ndata: ")
+        if any(b"\n" in event for event in events):
+            return None
+        self._after_cr = self._at_start = False
         return events
 
     def _hold(self, start: bytes) -> None:

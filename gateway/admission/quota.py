@@ -27,19 +27,25 @@ class QuotaLease(Protocol):
         """Books what was used; None = unknown, then the reservation stands."""
         ...
 
-    def release(self) -> None: ...
+    def release(self) -> None:
+        """Never waits: a store elsewhere hears of it soon after, or the lease runs out there."""
+        ...
 
 
 class Quota(Protocol):
     async def reserve(self, key: ReservationKey, tenant: str, model: str, tokens: int) -> QuotaLease:
-        """Raises QuotaExceeded; ``tokens`` is the most the call may use."""
+        """Raises QuotaExceeded, and QuotaUnavailable when nobody can say; ``tokens`` is the most it may use.
+
+        Safe under cancellation: what a cancelled caller may have reserved is given back.
+        """
         ...
 
 
 class _LocalLease:
-    def __init__(self, quota: "LocalQuota", tenant: str) -> None:
+    def __init__(self, quota: "LocalQuota", place: tuple[str, str], key: ReservationKey) -> None:
         self._quota: LocalQuota | None = quota
-        self._tenant = tenant
+        self._place = place
+        self._key = key
 
     async def settle(self, tokens: int | None) -> None:
         self.release()
@@ -47,20 +53,33 @@ class _LocalLease:
     def release(self) -> None:
         quota, self._quota = self._quota, None
         if quota is not None:
-            quota.in_use[self._tenant] -= 1
-            if not quota.in_use[self._tenant]:
-                del quota.in_use[self._tenant]  # a tenant that asked once isn't remembered for ever
+            quota.take_back(self._place, self._key)
 
 
 class LocalQuota:
-    """One process's quota: running calls a tenant."""
+    """One process's quota: running calls a tenant and model."""
 
     def __init__(self, calls_per_tenant: int) -> None:
         self._limit = calls_per_tenant
-        self.in_use: Counter[str] = Counter()
+        self._running: dict[tuple[str, str], set[ReservationKey]] = {}
+
+    @property
+    def in_use(self) -> Counter[str]:
+        """Running calls by tenant, over all models."""
+        counts: Counter[str] = Counter()
+        for (tenant, _), running in self._running.items():
+            counts[tenant] += len(running)
+        return counts
 
     async def reserve(self, key: ReservationKey, tenant: str, model: str, tokens: int) -> QuotaLease:
-        if self.in_use[tenant] >= self._limit:
+        place = tenant, model
+        running = self._running.get(place, set())
+        if key not in running and len(running) >= self._limit:
             raise QuotaExceeded("too many running answers", retry_after_ms=1000)
-        self.in_use[tenant] += 1
-        return _LocalLease(self, tenant)
+        self._running[place] = running | {key}
+        return _LocalLease(self, place, key)
+
+    def take_back(self, place: tuple[str, str], key: ReservationKey) -> None:
+        left = self._running.pop(place, set()) - {key}
+        if left:  # a tenant that asked once isn't remembered for ever
+            self._running[place] = left

@@ -27,6 +27,8 @@ _MAYBE_MARKER = re.compile(
     rf"|【[ \t]*(?:(?:{_WORD_START})[ \t]*[:：]?)?[0-9 \t,;，；、&\-–—~～^]*(?:†[^】\n]*)?)?",
     re.IGNORECASE,
 )
+#: nothing in it that a rule looks at, and no end that could be the beginning of a marker
+_PLAIN = re.compile(r"[^\[【`\n]*[^\[【`\n \t]")
 _STOP = re.compile(r"[ \t\[【`\n]")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _MAYBE_FENCE = re.compile(r" {0,3}(?:`+|~+)?")
@@ -62,6 +64,10 @@ class CitationStream:
         return self._run("", final=True)
 
     def _run(self, text: str, *, final: bool) -> str:
+        if not (self._held or self._ticks or self._fence or self._last == "\n") and _PLAIN.fullmatch(text):
+            self._last = text[-1]
+            self._after_marker = False
+            return text
         buffer, self._held = self._held + text, ""
         out: list[str] = []
         at = 0

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from gateway.errors import NotCalibrated
 from gateway.release.model import RetrievalConfig
 from gateway.retrieval.chunk import Chunk
 
@@ -67,13 +68,15 @@ class GateDecision:
 def decide(config: RetrievalConfig, signals: GateSignals) -> GateDecision:
     """The gate: a linear score of similarity and coverage against the release's thresholds.
 
-    A similarity of 0 or less (cosine distance of 1 or more) never supports anything.
+    A similarity of 0 or less (cosine distance of 1 or more) never supports anything. Raises NotCalibrated
+    when the release has no thresholds.
     """
+    bias = calibrated_bias(config)
     if signals.candidates == 0:
         gone = RefusalReason.SOURCES_EXPIRED if signals.expired else RefusalReason.NO_CANDIDATES
         return GateDecision((gone,), float("-inf"))
     similarity = signals.top_similarity or 0.0
-    score = config.w_similarity * similarity + config.w_coverage * signals.coverage - config.bias
+    score = config.w_similarity * similarity + config.w_coverage * signals.coverage - bias
     reasons: list[RefusalReason] = []
     # Written so that a NaN refuses.
     if not (similarity > _ROUNDING and score >= 0):
@@ -81,3 +84,10 @@ def decide(config: RetrievalConfig, signals: GateSignals) -> GateDecision:
     if signals.missing_key_terms or not signals.coverage >= config.min_coverage:
         reasons.append(RefusalReason.KEY_TERMS_NOT_COVERED)
     return GateDecision(tuple(reasons), score)
+
+
+def calibrated_bias(config: RetrievalConfig) -> float:
+    """The gate's threshold. Raises NotCalibrated: a guess would answer what it should refuse."""
+    if config.bias is None:
+        raise NotCalibrated("the release was built without a calibration of its embedding space")
+    return config.bias

@@ -8,7 +8,7 @@ from gateway.admission.bulkhead import Bulkhead
 from gateway.admission.quota import Quota, QuotaLease, ReservationKey
 from gateway.admission.stage import stage_time
 from gateway.answer.budget import fit_evidence
-from gateway.answer.evidence import Evidence, RefusalReason, decide
+from gateway.answer.evidence import Evidence, RefusalReason, calibrated_bias, decide
 from gateway.answer.generation import Generated, Generation
 from gateway.answer.model import AnswerModel
 from gateway.answer.prompt import build_prompt
@@ -94,6 +94,7 @@ class Orchestrator:
     ) -> None:
         """Steps 4-16. Before ``session.open`` an error is a status, after it an event."""
         context = await self.bind(principal, question.knowledge_base, trace, deadline)
+        calibrated_bias(context.release.config)  # no model is asked for what no gate can judge
         self._generation.check_queue()
         result = await self._search.run(context, trace, question.text)
         session.documents = result.refs

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _PING_MS = 1500
-_QUOTA_CAP_MS = 250
 #: after its total cap a call may still be closing
 _LEASE_GRACE_S = 30.0
 _OFFLINE_RETRIES = 4
@@ -125,7 +124,9 @@ class PartsOpener:
             settings.embedding_dimension or 0,
             max_sensitivity=settings.embedding_max_sensitivity,
             connect_cap_ms=settings.connect_cap_ms,
+            batch=settings.embedding_batch,
             retries=retries,
+            send_dimension=settings.embedding_send_dimension,
         )
         self._stack.push_async_callback(embedder.aclose)
         self.checks["embedder"] = embedder.ping
@@ -177,7 +178,7 @@ class PartsOpener:
         settings = self._settings
 
         lease_s = settings.total_cap_ms / 1000 + settings.drain_s + _LEASE_GRACE_S
-        quota = RedisQuota(url, settings.quota_concurrency, lease_s, _QUOTA_CAP_MS)
+        quota = RedisQuota(url, settings.quota_concurrency, lease_s, settings.quota_cap_ms)
         self._stack.push_async_callback(quota.aclose)
         self.checks["quota"] = quota.ping
         return quota

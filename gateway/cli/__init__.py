@@ -7,7 +7,7 @@ from typing import NoReturn
 import typer
 from pydantic import ValidationError
 
-from gateway.cli import asking, knowledge, serving
+from gateway.cli import apikeys, asking, knowledge, operating, serving
 from gateway.client import ApiError
 from gateway.errors import ConfigurationError, GatewayError
 
@@ -21,7 +21,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Permitted, evidenced, streamed answers over your own documents.",
 )
-for module in (serving, asking, knowledge):
+for module in (serving, operating, asking, knowledge, apikeys):
     module.add_commands(app)
 
 

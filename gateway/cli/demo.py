@@ -10,12 +10,15 @@ from gateway.cli.importing import release, wait_for
 from gateway.cli.options import notes, out
 from gateway.client import GatewayClient
 from gateway.errors import GatewayError
+from gateway.processes.readyfile import write_ready_file
+from gateway.processes.web import run
 from gateway.samples import SampleDocument, Samples, load_samples
-from gateway.server import run, write_ready_file
 from gateway.settings import Settings
 
 _TOKEN_TTL_S = 7 * 86_400
 _IMPORT_TTL_S = 3600
+#: what it takes to import the samples
+IMPORT_SCOPES = ("ingest", "release")
 
 
 class DemoFailed(GatewayError):
@@ -45,20 +48,23 @@ def run_demo(settings: Settings, ready_file: Path | None) -> None:
 
 
 def _fill(settings: Settings, samples: Samples, url: str, ready_file: Path | None) -> None:
-    bases = sorted({(d.tenant, d.knowledge_base) for d in samples.documents})
-    for tenant, knowledge_base in bases:
-        documents = [d for d in samples.documents if d.tenant == tenant]
-        notes.print(f"Importing {len(documents)} documents into {tenant}/{knowledge_base} …", markup=False)
-        _import(settings, url, tenant, knowledge_base, documents)
-    tokens = {
-        name: local_key(settings).sign(
-            tenant=user.tenant,
-            subject=user.subject,
-            groups=user.groups,
-            scopes=["ask"],
-            ttl_s=_TOKEN_TTL_S,
+    key = local_key(settings)
+
+    def sign(tenant: str, subject: str, groups: Iterable[str], scopes: Iterable[str], ttl_s: int) -> str:
+        return key.sign(
+            tenant=tenant,
+            subject=subject,
+            groups=list(groups),
+            scopes=list(scopes),
+            ttl_s=ttl_s,
             audience=settings.token_audience,
         )
+
+    bases = import_samples(
+        samples, url, lambda tenant: sign(tenant, "demo", (), IMPORT_SCOPES, _IMPORT_TTL_S)
+    )
+    tokens = {
+        name: sign(user.tenant, user.subject, user.groups, ("ask",), _TOKEN_TTL_S)
         for name, user in samples.users.items()
     }
     if ready_file is not None:
@@ -66,37 +72,38 @@ def _fill(settings: Settings, samples: Samples, url: str, ready_file: Path | Non
             "base_url": url,
             "data_dir": str(settings.data_dir.resolve()),
             "tokens": tokens,
-            "knowledge_bases": {tenant: [name] for tenant, name in bases},
+            "knowledge_bases": bases,
         }
         write_ready_file(ready_file, content)
     _show(samples, url, tokens)
 
 
-def _import(
-    settings: Settings,
-    url: str,
-    tenant: str,
-    knowledge_base: str,
-    documents: Iterable[SampleDocument],
-) -> None:
-    token = local_key(settings).sign(
-        tenant=tenant,
-        subject="demo",
-        groups=[],
-        scopes=["ingest", "release"],
-        ttl_s=_IMPORT_TTL_S,
-        audience=settings.token_audience,
-    )
+def import_samples(samples: Samples, url: str, token_of: Callable[[str], str]) -> dict[str, list[str]]:
+    """Imports and releases every sample document through the server at ``url``.
+
+    ``token_of`` gives a token with ``IMPORT_SCOPES`` for a tenant. Returns the knowledge bases by tenant.
+    Raises DemoFailed, and what the client raises.
+    """
+    bases: dict[str, list[str]] = defaultdict(list)
+    for tenant, knowledge_base in sorted({(d.tenant, d.knowledge_base) for d in samples.documents}):
+        documents = [d for d in samples.documents if (d.tenant, d.knowledge_base) == (tenant, knowledge_base)]
+        notes.print(f"Importing {len(documents)} documents into {tenant}/{knowledge_base} …", markup=False)
+        with GatewayClient(url, token_of(tenant)) as gateway:
+            _import(gateway, knowledge_base, documents)
+        bases[tenant].append(knowledge_base)
+    return dict(bases)
+
+
+def _import(gateway: GatewayClient, knowledge_base: str, documents: Iterable[SampleDocument]) -> None:
     alike: dict[str, list[SampleDocument]] = defaultdict(list)
     for document in documents:
         alike[str(_fields(document))].append(document)
-    with GatewayClient(url, token) as gateway:
-        for group in alike.values():
-            files = [(document.source, document.read()) for document in group]
-            task = wait_for(gateway, gateway.upload(files, _fields(group[0]))["task_id"])
-            if task["state"] != "SUCCEEDED":
-                raise DemoFailed(f"{task['error']}")
-        release(gateway, knowledge_base)
+    for group in alike.values():
+        files = [(document.source, document.read()) for document in group]
+        task = wait_for(gateway, gateway.upload(files, _fields(group[0]))["task_id"])
+        if task["state"] != "SUCCEEDED":
+            raise DemoFailed(f"{task['error']}")
+    release(gateway, knowledge_base)
 
 
 def _fields(document: SampleDocument) -> dict[str, str | list[str]]:

@@ -8,10 +8,14 @@ import typer
 
 from gateway.access.principal import SCOPES
 from gateway.cli.options import DataDir, Host, Port, ReadyFile, exiting, notes, out, settings_with
-from gateway.errors import ConfigurationError
+from gateway.processes.readyfile import write_ready_file
 from gateway.settings import Settings
 
 # The server and its parts take seconds to import: only the commands that need them do so.
+
+Workers = Annotated[
+    int | None, typer.Option("--workers", min=1, max=64, help="Web processes (GATEWAY_WORKERS).")
+]
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _LONGEST_TTL_S = 366 * 86_400
@@ -20,6 +24,7 @@ _LONGEST_TTL_S = 366 * 86_400
 def add_commands(app: typer.Typer) -> None:
     for command in (demo, serve, worker, token, settings):
         app.command()(exiting(command))
+    app.command(hidden=True)(exiting(web_process))
 
 
 def demo(
@@ -43,11 +48,12 @@ def serve(
     port: Port = None,
     data_dir: DataDir = None,
     ready_file: ReadyFile = None,
+    workers: Workers = None,
 ) -> int:
-    """Serve questions, imports and the chat page from one data folder."""
+    """Serve questions, imports and the chat page."""
     chosen = settings_with(data_dir, host, port)
-
-    from gateway.server import run, write_ready_file
+    if workers is not None:
+        chosen = chosen.model_copy(update={"workers": workers})
 
     def ready(url: str) -> None:
         notes.print(f"Serving on {url}", markup=False)
@@ -55,16 +61,44 @@ def serve(
             content = {"base_url": url, "data_dir": str(chosen.data_dir.resolve())}
             write_ready_file(ready_file, content)
 
+    if chosen.workers > 1:
+        from gateway.processes.supervisor import supervise
+
+        return supervise(chosen, ready)
+
+    from gateway.processes.web import run
+
     run(chosen, lambda url, _: ready(url))
     return 0
 
 
+def web_process(
+    listener_fd: Annotated[int, typer.Option("--listener-fd")],
+    line_fd: Annotated[int, typer.Option("--line-fd")],
+) -> int:
+    """One of several that serve; started by their supervisor."""
+    from gateway.processes.web import run_web_process
+
+    run_web_process(Settings(), listener_fd, line_fd)
+    return 0
+
+
 def worker(ready_file: ReadyFile = None) -> int:
-    """Import documents on another machine; needs PostgreSQL."""
-    raise ConfigurationError(
-        "worker_needs_postgresql",
-        "with SQLite the process that serves imports as well; a worker of its own needs PostgreSQL",
-    )
+    """Import documents, and nothing else; needs PostgreSQL and a Milvus server."""
+    from gateway.processes.worker import refuse_embedded, run_worker
+
+    chosen = Settings()
+    refuse_embedded(chosen)
+
+    from gateway.bootstrap.opening import open_worker
+
+    def ready(name: str) -> None:
+        notes.print(f"Importing as {name}", markup=False)
+        if ready_file is not None:
+            write_ready_file(ready_file, {"worker": name})
+
+    run_worker(chosen, open_worker, ready)
+    return 0
 
 
 def token(

@@ -84,6 +84,7 @@ class VersionJob:
     source: str
     media_type: str
     original_key: str
+    sensitivity: int
     state: VersionState
 
 

@@ -9,7 +9,7 @@ from anyio import to_thread
 
 from gateway.admission.bulkhead import Bulkhead
 from gateway.context import Deadline
-from gateway.errors import DocumentRejected, InvariantViolated, NotFound
+from gateway.errors import DOCUMENT_REASONS, DocumentRejected, InvariantViolated, NotFound
 from gateway.ingest import chunkfile
 from gateway.ingest.catalog import (
     BuiltVersion,
@@ -76,6 +76,8 @@ class ImportPipeline:
         return sum(document.state != VersionState.READY for document in task.documents)
 
     async def _build(self, claim: TaskClaim, job: VersionJob) -> None:
+        if job.sensitivity > self._embedder.max_sensitivity:
+            raise DocumentRejected("too_sensitive", DOCUMENT_REASONS["too_sensitive"])
         if job.state is not VersionState.VALIDATING:  # an earlier attempt may have come that far
             await self._versions.advance_version(claim, job.ref, VersionState.BUILDING)
         original = await self._original(job.original_key)

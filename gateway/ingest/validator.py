@@ -1,7 +1,13 @@
-"""The validator: a built revision is read back as questions will read it, before it may be READY."""
+"""The validator: a built revision is read back as questions will read it, before it may be READY.
+
+A store whose questions may read a little behind its writes has a ``consistency`` that says how; its reads
+are repeated for a bounded time until they show what was sealed. Stores without one show it at once.
+"""
 
 import time
 from collections.abc import Sequence
+
+import anyio
 
 from gateway.access.scope import AccessScope
 from gateway.context import Deadline
@@ -14,6 +20,10 @@ _SAMPLES = 8
 _READ_CAP_MS = 10_000
 _NEAR = 0.999
 _ASKED_TERMS = 8
+#: twice the five seconds that Bounded reads of a Milvus server may be behind
+_SETTLE_MS = 10_000
+_SETTLE_PAUSE_S = 0.1
+_IMMEDIATE = "immediate"
 
 
 class Validator:
@@ -28,15 +38,34 @@ class Validator:
         stored = await self._writer.count(plan.space, plan.kb_revision)
         if stored != rows:
             raise InvariantViolated(f"{rows} rows were written and {stored} are stored")
+        consistency = str(getattr(self._reader, "consistency", _IMMEDIATE))
+        settled = Deadline.after(0 if consistency == _IMMEDIATE else _SETTLE_MS)
+        repeats = 0
         for row in samples:
-            await self._check(plan, row)
+            repeats += await self._settle(plan, row, settled)
         return {
             "rows": stored,
             "collection": plan.space.collection,
             "client": type(self._reader).__name__,
+            "consistency": consistency,
+            "repeats": repeats,
             "samples": [row.chunk.chunk_id for row in samples],
             "validated_at": time.time(),
         }
+
+    async def _settle(self, plan: ReleasePlan, row: Row, settled: Deadline) -> int:
+        """Checks one row until it passes; how many times that had to be repeated."""
+        repeats = 0
+        while True:
+            try:
+                await self._check(plan, row)
+            except InvariantViolated:
+                if settled.remaining() <= 0:
+                    raise
+            else:
+                return repeats
+            repeats += 1
+            await anyio.sleep(_SETTLE_PAUSE_S)
 
     async def _check(self, plan: ReleasePlan, row: Row) -> None:
         """One row by its id, by its vector and by its words."""

@@ -1,10 +1,16 @@
 """Releases, embedding spaces and the state machines of versions and releases, as tables."""
 
+import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
 from gateway.errors import IllegalTransition
+
+#: space ids that stand in a collection's name as they are, hyphens as underscores
+_PLAIN_ID = re.compile(r"[A-Za-z0-9]+(-[A-Za-z0-9]+)*")
+_MAX_PLAIN_ID = 100
 
 
 class VersionState(StrEnum):
@@ -72,8 +78,15 @@ class EmbeddingSpace:
 
     @property
     def collection(self) -> str:
-        """The physical collection of this space: letters, digits and underscores only."""
-        return "chunks_" + "".join(c if c.isalnum() else "_" for c in self.space_id)
+        """The physical collection of this space: ASCII letters, digits and underscores only.
+
+        No two spaces share one: a plain id brings no two underscores in a row, any other has its digest
+        after two.
+        """
+        if len(self.space_id) <= _MAX_PLAIN_ID and _PLAIN_ID.fullmatch(self.space_id):
+            return "chunks_" + self.space_id.replace("-", "_")
+        readable = re.sub(r"[^A-Za-z0-9]+", "_", self.space_id)[:_MAX_PLAIN_ID].strip("_")
+        return f"chunks_{readable}__{hashlib.sha256(self.space_id.encode()).hexdigest()[:32]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +94,24 @@ class RetrievalConfig:
     """What a release says about ranking and the gate; part of every cache key by its version.
 
     The gate accepts when ``w_similarity * top similarity + w_coverage * IDF coverage >= bias``;
-    the score is no probability.
+    the score is no probability. Without a ``bias`` the space is uncalibrated: documents can be imported
+    and searched, and no question is answered.
     """
 
     version: str
     w_similarity: float
     w_coverage: float
-    bias: float
+    bias: float | None
     min_coverage: float = 0.0
+
+    @classmethod
+    def uncalibrated(cls, space: EmbeddingSpace) -> "RetrievalConfig":
+        """What a space's releases say as long as nobody has fitted its thresholds."""
+        return cls(f"{space.space_id}/uncalibrated", w_similarity=0.0, w_coverage=0.0, bias=None)
+
+    @property
+    def calibrated(self) -> bool:
+        return self.bias is not None
 
 
 @dataclass(frozen=True, slots=True)

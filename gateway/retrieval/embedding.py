@@ -17,12 +17,13 @@ class Embedder(Protocol):
 
     @property
     def max_sensitivity(self) -> int:
-        """Text more sensitive than this never goes to it; 3 is everything, for one that stays in the house."""
+        """Text more sensitive than this never goes to it; 3 is everything, for one that stays inside."""
         ...
 
     async def embed(self, texts: Sequence[str], deadline: Deadline) -> list[Vector]:
         """One unit vector (length ``space.dimension``) a text, in order.
 
-        Raises EmbedderUnavailable or DeadlineExceeded.
+        Raises EmbedderUnavailable, DeadlineExceeded (stage ``embedding``), and EmbeddingSpaceMismatch
+        when the model behind it makes vectors of another dimension.
         """
         ...

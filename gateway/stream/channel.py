@@ -1,8 +1,7 @@
 """The bounded channel between the task that makes an answer and the response that sends it."""
 
+import asyncio
 from collections import deque
-
-import anyio
 
 from gateway.stream.protocol import Delta, Event
 
@@ -22,8 +21,10 @@ class EventChannel:
         self._text_bytes = 0
         self._last_delta_at = float("-inf")
         self._closed = False
-        self._readable = anyio.Event()
-        self._writable = anyio.Event()
+        self._reader: asyncio.Future[None] | None = None  # while it waits
+        self._wanted_bytes = 1  # text that is worth waking it for
+        self._writable = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
 
     @property
     def unread_bytes(self) -> int:
@@ -34,17 +35,18 @@ class EventChannel:
         if not self._closed:
             self._flush_text()
             self._events.append(event)
-            self._readable.set()
+            self._wake()
 
     async def write(self, text: str) -> None:
         """Adds text; waits while the reader is too far behind."""
         while self._text_bytes >= self._limit_bytes and not self._closed:
-            self._writable = anyio.Event()
+            self._writable.clear()
             await self._writable.wait()
         if text and not self._closed:
             self._text.append(text)
             self._text_bytes += len(text.encode())
-            self._readable.set()
+            if self._text_bytes >= self._wanted_bytes:
+                self._wake()
 
     def close(self, *last: Event, discard: bool = False) -> None:
         """Accepts nothing after ``last``; with ``discard`` what is unread is dropped first."""
@@ -55,7 +57,7 @@ class EventChannel:
         for event in last:
             self.put(event)
         self._closed = True
-        self._readable.set()
+        self._wake()
         self._writable.set()
 
     async def next(self) -> Event | None:
@@ -70,16 +72,32 @@ class EventChannel:
                 return self._take_text()
             if self._closed:
                 return None
-            self._readable = anyio.Event()
-            await self._readable.wait()
+            await self._woken()
 
     async def _gather(self) -> None:
         """Waits until a delta is due: enough bytes, enough time, or something else to say."""
         due = self._last_delta_at + self._coalesce_s
-        with anyio.move_on_at(due):
-            while self._text_bytes < self._coalesce_bytes and not (self._closed or self._events):
-                self._readable = anyio.Event()
-                await self._readable.wait()
+        if self._closed or self._text_bytes >= self._coalesce_bytes or self._loop.time() >= due:
+            return
+        # a timer that wakes the reader costs a third of a scope that cancels it
+        timer = self._loop.call_at(due, self._wake)
+        self._wanted_bytes = self._coalesce_bytes
+        try:
+            await self._woken()
+        finally:
+            self._wanted_bytes = 1
+            timer.cancel()
+
+    async def _woken(self) -> None:
+        self._reader = self._loop.create_future()
+        try:
+            await self._reader
+        finally:
+            self._reader = None
+
+    def _wake(self) -> None:
+        if self._reader is not None and not self._reader.done():
+            self._reader.set_result(None)
 
     def _flush_text(self) -> None:
         if self._text:
@@ -91,6 +109,6 @@ class EventChannel:
         text = "".join(self._text)
         self._text.clear()
         self._text_bytes = 0
-        self._last_delta_at = anyio.current_time()
+        self._last_delta_at = self._loop.time()
         self._writable.set()
         return Delta(text) if text else None

@@ -7,7 +7,7 @@ from starlette.responses import FileResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from gateway.web.routes import documents, knowledge, operations, releases
+from gateway.web.routes import apikeys, documents, knowledge, operations, releases
 from gateway.web.routes.answers import Answers, stop_answer
 
 _STATIC = Path(__file__).parent / "static"
@@ -36,6 +36,9 @@ def routes() -> list[BaseRoute]:
         Route("/v1/revocations", releases.list_revocations),
         Route("/v1/revocations", releases.revoke, methods=["POST"]),
         Route("/v1/revocations/{revocation_id}/lift", releases.lift_revocation, methods=["POST"]),
+        Route("/v1/apikeys", apikeys.list_keys),
+        Route("/v1/apikeys", apikeys.create_key, methods=["POST"]),
+        Route("/v1/apikeys/{key_id}", apikeys.revoke_key, methods=["DELETE"]),
         Route("/v1/sessions", operations.list_sessions),
         Route("/v1/sessions/{request_id}", operations.kill_session, methods=["DELETE"]),
         Route("/healthz", operations.health),

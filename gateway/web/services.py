@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from gateway.access.apikey import ApiKeyIssuer, ApiKeyStore
 from gateway.access.authorizer import Authorizer
 from gateway.access.principal import IdentityVerifier
 from gateway.admission.bulkhead import Bulkhead
@@ -19,14 +20,16 @@ from gateway.stream.revocation import RevocationCatalog
 from gateway.web.readiness import Readiness
 
 
-class KnowledgeCatalog(TaskStore, VersionStore, ReleaseStore, RevocationCatalog, AuditLog, Protocol):
+class KnowledgeCatalog(
+    TaskStore, VersionStore, ReleaseStore, RevocationCatalog, ApiKeyStore, AuditLog, Protocol
+):
     """The catalog as the routes see it: one object, several ports."""
 
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """One gateway's parts. ``wake_worker`` says that
-    a task was accepted.
+    """One gateway's parts. ``wake_worker`` says that a task was accepted; without ``api_keys`` none can be
+    made.
     """
 
     settings: Settings
@@ -43,3 +46,4 @@ class Services:
     bulkheads: tuple[Bulkhead, ...]
     readiness: Readiness
     wake_worker: Callable[[], None]
+    api_keys: ApiKeyIssuer | None = None

@@ -1,11 +1,11 @@
 """Server-sent events: a session's events as a response (WHATWG HTML, section 9.2)."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable
 
 import anyio
 import orjson
 from sse_starlette import EventSourceResponse, ServerSentEvent
-from sse_starlette.sse import SendTimeoutError
 from starlette.types import Message, Receive, Scope, Send
 
 from gateway.settings import Settings
@@ -16,10 +16,12 @@ from gateway.web.connection import abort_of
 _ABORT_CAP_S = 1.0
 
 
+_NAMES = {kind: name.encode() for kind, name in EVENT_NAMES.items()}
+
+
 def encode(sequence: int, event: Event) -> bytes:
     """One event: name, id, one line of JSON. JSON escapes every line end, so framing is safe."""
-    name = EVENT_NAMES[type(event)].encode()
-    return b"event: %b\nid: %d\ndata: %b\n\n" % (name, sequence, orjson.dumps(event))
+    return b"event: %b\nid: %d\ndata: %b\n\n" % (_NAMES[type(event)], sequence, orjson.dumps(event))
 
 
 async def _encoded(session: Session) -> AsyncIterator[bytes]:
@@ -31,16 +33,52 @@ def _heartbeat() -> ServerSentEvent:
     return ServerSentEvent(comment="", sep="\n")
 
 
-def _timely(send: Send, limit_s: float) -> Send:
-    """The library bounds its events alone, not the first message and the last."""
+class _TimelySend:
+    """A ``send`` that tells when one message has been waiting for ``limit_s``; one timer for all of them.
 
-    async def send_in_time(message: Message) -> None:
-        with anyio.move_on_after(limit_s):
-            await send(message)
+    The library would put a scope around each of its events, and none around the first message and the last.
+    """
+
+    def __init__(self, send: Send, limit_s: float, on_late: Callable[[], None]) -> None:
+        self._send = send
+        self._limit_s = limit_s
+        self._on_late = on_late
+        self._loop = asyncio.get_running_loop()
+        self._waiting: list[float] = []  # since when; an event and a heartbeat at most
+        self._timer: asyncio.TimerHandle | None = None
+        self.late = False
+
+    async def __call__(self, message: Message) -> None:
+        began = self._loop.time()
+        self._waiting.append(began)
+        if self._timer is None:
+            self._timer = self._loop.call_at(began + self._limit_s, self._look)
+        try:
+            await self._send(message)
+        finally:
+            self._waiting.remove(began)
+
+    def _look(self) -> None:
+        self._timer = None
+        if not self._waiting:
+            return  # the next message sets it again
+        due = min(self._waiting) + self._limit_s
+        if self._loop.time() < due:
+            self._timer = self._loop.call_at(due, self._look)
             return
-        raise SendTimeoutError()
+        self.late = True
+        self._on_late()
 
-    return send_in_time
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+class _EventStream(EventSourceResponse):
+    """The library's response, whose every send is bounded by the ``send`` it is given."""
+
+    async def _send_with_timeout(self, send: Send, message: Message) -> None:
+        await send(message)  # a scope without a limit around each event would cost as much as encoding it
 
 
 async def stream_session(
@@ -50,7 +88,7 @@ async def stream_session(
 
     So is one whose session was revoked while its reader is behind: what it hasn't got it doesn't get.
     """
-    response = EventSourceResponse(
+    response = _EventStream(
         _encoded(session),
         headers={"Cache-Control": "no-store", "X-Request-Id": session.request_id},
         sep="\n",
@@ -59,12 +97,13 @@ async def stream_session(
         # On SIGTERM the registry drains; the library's own exit watcher only comes after that.
         shutdown_grace_period=settings.drain_s + 1,
     )
-    too_slow = False
-    try:
-        await response(scope, receive, _timely(send, settings.send_timeout_s))
-    except* SendTimeoutError:  # a group when an event and a heartbeat were both waiting
-        too_slow = True
-    if too_slow:
+    with anyio.CancelScope() as sending:
+        timely = _TimelySend(send, settings.send_timeout_s, sending.cancel)
+        try:
+            await response(scope, receive, timely)
+        finally:
+            timely.close()
+    if timely.late:
         session.cancel(CloseReason.SLOW_READER)
         await _cut_off(scope, receive)
 

@@ -1,4 +1,8 @@
-"""The real demo, started once a test session, and a way to sign any token for it."""
+"""The acceptance suite's sides: the demo on each, worlds on each, started once a test process.
+
+A test runs on both sides when it asks for ``demo`` or ``side``, and on twins as well when it asks for
+``worlds``. ``embedded_demo``, ``servers`` and the like are one of them alone.
+"""
 
 import json
 import os
@@ -6,19 +10,31 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import anyio.to_thread
 import httpx2
 import psutil
 import pytest
+import pytest_asyncio
 
-from gateway.adapters.tokens import LocalKey
+from gateway.cli.demo import IMPORT_SCOPES, import_samples
 from gateway.client import EventReader, GatewayClient, StreamEvent
-from gateway.settings import Settings
+from gateway.samples import load_samples
+from tests.harness.grounds import GROUNDS, MemoryWorlds, Worlds, opened
+from tests.harness.issuer import serving_issuer
+from tests.harness.process import gateway_process
+from tests.harness.sides import EMBEDDED, SIDES, Embedded, Servers, Side, embedding_endpoint
+
+if TYPE_CHECKING:
+    from tests.harness.milvus_server import MilvusServer
+    from tests.harness.postgres import PostgresServer
+    from tests.harness.redis_server import RedisServer
+    from tests.harness.s3 import S3Server
 
 START_S = 180
 STOP_S = 40
@@ -56,6 +72,7 @@ class Answer:
 class Demo:
     """A served gateway with the sample knowledge bases."""
 
+    side: Side
     base_url: str
     data_dir: Path
     tokens: Mapping[str, str]
@@ -70,10 +87,9 @@ class Demo:
         scopes: Sequence[str] = ("ask",),
         ttl_s: float = 600,
     ) -> str:
-        """A token of the demo's own issuer."""
-        audience = Settings().token_audience
-        return LocalKey.load(self.data_dir).sign(
-            tenant=tenant, subject=subject, groups=groups, scopes=scopes, ttl_s=ttl_s, audience=audience
+        """A token that the demo believes."""
+        return self.side.sign(
+            self.data_dir, tenant=tenant, subject=subject, groups=groups, scopes=scopes, ttl_s=ttl_s
         )
 
     def client(self, token: str) -> GatewayClient:
@@ -133,7 +149,86 @@ def wait_for_line(process: subprocess.Popen[str], wanted: str, complaints: Path)
 
 
 @pytest.fixture(scope="session")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
+def embedded() -> Embedded:
+    """The embedded side."""
+    return EMBEDDED
+
+
+@pytest.fixture(scope="session")
+def servers(
+    postgres: "PostgresServer", milvus: "MilvusServer", redis: "RedisServer", s3: "S3Server"
+) -> Iterator[Servers]:
+    """The side of servers, all of them of this test process."""
+    with serving_issuer() as issuer, embedding_endpoint() as embedding_url:
+        yield Servers(postgres, milvus, redis, s3, issuer, embedding_url)
+
+
+# Those of a module may differ in their ids; what they lead to is there once for the whole session.
+
+
+@pytest.fixture(scope="module", params=SIDES)
+def side(request: pytest.FixtureRequest) -> Side:
+    """Each side."""
+    found: Side = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture(scope="module", params=SIDES)
+def demo(request: pytest.FixtureRequest) -> Demo:
+    """The sample knowledge bases on each side."""
+    found: Demo = request.getfixturevalue(f"{request.param}_demo")
+    return found
+
+
+@pytest.fixture(scope="module", params=GROUNDS)
+def worlds(request: pytest.FixtureRequest) -> Worlds:
+    """Worlds of twins and of each side's parts. Those belong to the session's loop, and so do the tests."""
+    found: Worlds = request.getfixturevalue(f"{request.param}_worlds")
+    return found
+
+
+@pytest.fixture(scope="session")
+def memory_worlds() -> Worlds:
+    return MemoryWorlds()
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def embedded_worlds(
+    embedded: Embedded, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Worlds]:
+    async with opened(embedded, tmp_path_factory.mktemp("embedded-worlds")) as worlds:
+        yield worlds
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def servers_worlds(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Worlds]:
+    async with opened(servers, tmp_path_factory.mktemp("servers-worlds")) as worlds:
+        yield worlds
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def servers_demo(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Demo]:
+    """``serve`` and a ``worker`` over servers, with the samples imported as the demo imports them."""
+    async with gateway_process(tmp_path_factory.mktemp("servers-demo"), side=servers) as gateway:
+
+        def sign(tenant: str, subject: str, groups: Sequence[str], scopes: Sequence[str]) -> str:
+            return servers.sign(
+                gateway.data_dir, tenant=tenant, subject=subject, groups=groups, scopes=scopes, ttl_s=7200
+            )
+
+        def importer(tenant: str) -> str:
+            return sign(tenant, "demo", (), IMPORT_SCOPES)
+
+        samples = load_samples()
+        bases = await anyio.to_thread.run_sync(import_samples, samples, gateway.base_url, importer)
+        tokens = {name: sign(u.tenant, u.subject, u.groups, ("ask",)) for name, u in samples.users.items()}
+        with httpx2.Client(base_url=gateway.base_url, timeout=60, trust_env=False) as http:
+            yield Demo(servers, gateway.base_url, gateway.data_dir, tokens, bases, http)
+        assert await gateway.stop() == 0, gateway.stderr[-4000:]
+
+
+@pytest.fixture(scope="session")
+def embedded_demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
     """``qa-gateway demo`` as a person starts it; stopped by Ctrl-C, and then nothing may be left."""
     folder = tmp_path_factory.mktemp("demo")
     ready_file, complaints = folder / "ready.json", folder / "stderr.txt"
@@ -159,7 +254,12 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
         ready = json.loads(ready_file.read_text())
         with httpx2.Client(base_url=ready["base_url"], timeout=60, trust_env=False) as http:
             yield Demo(
-                ready["base_url"], Path(ready["data_dir"]), ready["tokens"], ready["knowledge_bases"], http
+                EMBEDDED,
+                ready["base_url"],
+                Path(ready["data_dir"]),
+                ready["tokens"],
+                ready["knowledge_bases"],
+                http,
             )
         family = psutil.Process(process.pid).children(recursive=True)
         assert family, "the demo keeps its vector store in a child"

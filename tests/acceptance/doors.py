@@ -98,6 +98,9 @@ DOORS = [
     Door("POST", "/v1/revocations/{revocation_id}/lift", "revoke"),
     Door("GET", "/v1/sessions", "operate"),
     Door("DELETE", "/v1/sessions/{request_id}", "operate"),
+    Door("GET", "/v1/apikeys", "operate"),
+    Door("POST", "/v1/apikeys", "operate", json_body(name="ci", scopes=["ask"]), JSON),
+    Door("DELETE", "/v1/apikeys/{key_id}", "operate"),
 ]
 
 

@@ -110,6 +110,8 @@ async def collect(tenants: Tenants, wire: Wire, gate: Gate) -> None:
         headers=headers,
         **owner,
     )
+    key = json_body(name="ci", scopes=["ask"])
+    _, made = await request(tenants.port, "POST", "/v1/apikeys", body=key, headers=headers, **owner)
     tenants.ids |= {
         "running": running,
         "chunk": found["chunk_id"],
@@ -118,12 +120,14 @@ async def collect(tenants: Tenants, wire: Wire, gate: Gate) -> None:
         "retired release": next(r["release_id"] for r in releases if r["state"] == "RETIRED"),
         "revocation": json.loads(revoked)["revocation_id"],
         "waiting task": json.loads(accepted)["task_id"],
+        "API key": json.loads(made)["key_id"],
     }
 
 
 ID_DOORS = [door for door in DOORS if door.takes_an_id]
 KINDS = (
     *("running", "chunk", "document", "active release", "retired release", "revocation", "waiting task"),
+    "API key",
 )
 
 
@@ -215,8 +219,8 @@ async def test_an_upload_under_a_foreign_name_stays_in_its_own_tenant(tenants: T
 
 
 async def test_lists_show_nothing_of_another_tenant(tenants: Tenants) -> None:
-    """Sessions and revocations are listed without naming anything, so they are looked at one by one."""
-    for path in ("/v1/sessions", "/v1/revocations"):
+    """Some lists are asked for without naming anything, so they are looked at one by one."""
+    for path in ("/v1/sessions", "/v1/revocations", "/v1/apikeys"):
         door = next(d for d in DOORS if str(d) == f"GET {path}")
         for tenant, empty in (("globex", True), ("acme", False)):
             status, _, body = await tenants.send(door, tenant)

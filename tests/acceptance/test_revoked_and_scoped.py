@@ -29,6 +29,9 @@ DOORS = [
     ("POST", "/v1/revocations/1/lift", {}),
     ("GET", "/v1/sessions", None),
     ("DELETE", "/v1/sessions/req_1", None),
+    ("GET", "/v1/apikeys", None),
+    ("POST", "/v1/apikeys", {"name": "x", "scopes": ["ask"]}),
+    ("DELETE", "/v1/apikeys/k1", None),
 ]
 
 

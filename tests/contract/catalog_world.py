@@ -65,6 +65,8 @@ class Catalog(
 
     async def ping(self) -> None: ...
 
+    async def active_spaces(self) -> frozenset[str]: ...
+
 
 @dataclass
 class Clock:

@@ -232,7 +232,7 @@ _acls = st.builds(Acl, allow=_sets, deny=_sets)
 
 
 @settings(
-    max_examples=20,
+    max_examples=10,
     derandomize=True,
     database=None,
     deadline=None,
@@ -254,7 +254,7 @@ async def test_permitted_classes_are_the_acls_that_permit(
 
 
 @settings(
-    max_examples=20,
+    max_examples=10,
     derandomize=True,
     database=None,
     deadline=None,

@@ -828,3 +828,15 @@ async def test_hostile_names_find_no_release(world: World, name: str) -> None:
     assert (activation.knowledge_base, activation.release_sequence) == (name, 1)
     assert len(await world.catalog.releases("acme", name)) == 1
     assert len(plan.documents) == 1
+
+
+async def test_active_spaces_are_those_of_every_tenants_active_releases(world: World) -> None:
+    """What the embedder of a process must be able to serve; ready and retired releases don't count."""
+    assert await world.catalog.active_spaces() == frozenset()
+    await world.import_ready(upload("a"))
+    await world.ready_release()
+    assert await world.catalog.active_spaces() == frozenset()
+    for tenant in ("other", "third"):
+        await world.import_ready(upload("a"), tenant=tenant)
+        await world.release(tenant=tenant)
+    assert await world.catalog.active_spaces() == {SPACE.space_id}

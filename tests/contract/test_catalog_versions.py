@@ -42,7 +42,8 @@ async def _state(world: World, ref: DocumentRef) -> VersionState:
 
 async def test_open_versions_are_handed_out_in_order_of_acceptance(world: World) -> None:
     """With everything a worker needs to build them."""
-    accepted = await world.accept(upload("b", "one"), upload("a", "two"))
+    uploads = (upload("b", "one"), upload("a", "two", sensitivity=2))
+    accepted = await world.accept(*uploads)
     jobs = await world.catalog.unfinished_versions(await world.claim())
     assert jobs == [
         VersionJob(
@@ -50,9 +51,10 @@ async def test_open_versions_are_handed_out_in_order_of_acceptance(world: World)
             source=new.source,
             media_type="text/plain",
             original_key=new.original_key,
+            sensitivity=new.sensitivity,
             state=VersionState.PENDING,
         )
-        for document, new in zip(accepted.documents, (upload("b", "one"), upload("a", "two")), strict=True)
+        for document, new in zip(accepted.documents, uploads, strict=True)
     ]
 
 

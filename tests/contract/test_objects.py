@@ -1,4 +1,4 @@
-"""The object store's contract, over the in-memory twin and over a local folder."""
+"""The object store's contract, over the in-memory twin, a local folder and an S3-compatible server."""
 
 import asyncio
 from pathlib import Path
@@ -8,9 +8,10 @@ import pytest
 from obstore.store import LocalStore
 
 from gateway.adapters.memory.objects import MemoryObjects
-from gateway.adapters.objects import ObjectFolder, open_objects, stored_path, sync
+from gateway.adapters.objects import StoredObjects, open_objects, stored_path, sync
 from gateway.errors import InvalidField, NotFound, ObjectStoreUnavailable
 from gateway.ingest.catalog import ObjectStore
+from tests.harness.s3 import S3Server
 
 KEYS = [
     "originals/tenant/ab12.md",
@@ -39,10 +40,17 @@ BAD_KEYS = [
 ]
 
 
-@pytest.fixture(params=["memory", "folder"])
-def objects(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
+@pytest.fixture(params=["memory", "embedded", "real"])
+def objects(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ObjectStore:
     """An empty store."""
-    return MemoryObjects() if request.param == "memory" else open_objects(tmp_path / "objects")
+    if request.param == "memory":
+        return MemoryObjects()
+    if request.param == "embedded":
+        return open_objects(tmp_path / "objects")
+    s3: S3Server = request.getfixturevalue("s3")
+    for name, value in s3.environment.items():
+        monkeypatch.setenv(name, value)
+    return open_objects(f"{s3.fresh_bucket()}/some/prefix")
 
 
 @pytest.mark.parametrize("key", KEYS)
@@ -85,6 +93,15 @@ async def test_a_key_that_leads_elsewhere_is_refused(objects: ObjectStore, key: 
         await objects.exists(key)
     with pytest.raises(InvalidField):
         await objects.delete(key)
+
+
+async def test_a_large_object_is_whole(objects: ObjectStore) -> None:
+    """The largest document that is taken by default, and its replacement by a small one."""
+    content = bytes(range(256)) * 65_536
+    await objects.put("large", content)
+    assert await objects.get("large") == content
+    await objects.put("large", b"small")
+    assert await objects.get("large") == b"small"
 
 
 async def test_a_reader_sees_one_whole_content(objects: ObjectStore) -> None:
@@ -146,7 +163,7 @@ async def test_a_put_is_over_when_the_disk_has_it(tmp_path: Path) -> None:
         synced.append((path, (tmp_path / path).read_bytes()))
         sync(tmp_path, path)
 
-    objects = ObjectFolder(LocalStore(tmp_path), settle)
+    objects = StoredObjects(LocalStore(tmp_path), settle)
     for key in KEYS:
         await objects.put(key, key.encode())
         assert synced[-1] == (stored_path(key), key.encode())
@@ -159,7 +176,7 @@ async def test_a_put_that_cant_be_synced_has_failed(tmp_path: Path) -> None:
         raise OSError(5, "the disk has an error")
 
     with pytest.raises(ObjectStoreUnavailable):
-        await ObjectFolder(LocalStore(tmp_path), refuse).put("key", b"x")
+        await StoredObjects(LocalStore(tmp_path), refuse).put("key", b"x")
 
 
 def test_syncing_reaches_every_folder_up_to_the_root(tmp_path: Path) -> None:

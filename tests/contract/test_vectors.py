@@ -1,4 +1,4 @@
-"""The vector store's contract, over the in-memory twin and over a real Milvus Lite child."""
+"""The vector store's contract, over the in-memory twin, a real Milvus Lite child and a real server."""
 
 import math
 import random
@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 
 from gateway.adapters.memory.vectors import MemoryVectors
 from gateway.adapters.milvus import MilvusStore
+from gateway.adapters.milvus_client import Endpoint
+from gateway.adapters.milvus_layout import server_layout
 from gateway.adapters.milvus_lite import LiteChild
 from gateway.context import Deadline
 from gateway.errors import (
@@ -41,6 +43,7 @@ from tests.contract.vector_world import (
     soon,
     without_classes,
 )
+from tests.harness.milvus_server import MilvusServer
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -48,7 +51,7 @@ _numbers = count()
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def lite(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[MilvusStore]:
+async def embedded(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[MilvusStore]:
     """One child for all tests of this module."""
     child = LiteChild(tmp_path_factory.mktemp("vectors"))
     await child.start()
@@ -70,9 +73,20 @@ async def memory() -> MemoryVectors:
     return store
 
 
-@pytest.fixture(params=["memory", "lite"])
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def real(milvus: MilvusServer) -> AsyncIterator[MilvusStore]:
+    """A server's store, as a deployment has it."""
+    store = MilvusStore(lambda: Endpoint(milvus.uri), server_layout, batch_rows=2)
+    try:
+        await store.prepare(SPACE)
+        yield store
+    finally:
+        await store.aclose()
+
+
+@pytest.fixture(params=["memory", "embedded", "real"])
 def store(request: pytest.FixtureRequest) -> Any:
-    """Each test runs over both."""
+    """Each test runs over all."""
     return request.getfixturevalue(request.param)
 
 
@@ -173,7 +187,7 @@ async def test_a_term_is_matched_whole(store: Store, revision: str, term: str, o
         {"at": 1500},
         {"category": "manual"},
         {"category": ""},
-        {"space": replace(SPACE, space_id="contract_3")},
+        {"space": replace(SPACE, space_id="contract_3"), "collection": SPACE.collection},
     ],
     ids=["tenant", "kb", "class", "too early", "at the end", "category", "empty category", "space"],
 )
@@ -362,8 +376,8 @@ _names = st.sampled_from(_POOL) | st.text(st.characters(exclude_categories=["Cs"
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def crowd(lite: MilvusStore, memory: MemoryVectors) -> list[Row]:
-    """Rows of many tenants in two shared revisions, the same in both stores."""
+async def crowd(memory: MemoryVectors, embedded: MilvusStore, real: MilvusStore) -> list[Row]:
+    """Rows of many tenants in two shared revisions, the same in all stores."""
     chance = random.Random(20)
     rows = []
     for revision in ("crowd one", "crowd two"):
@@ -380,7 +394,7 @@ async def crowd(lite: MilvusStore, memory: MemoryVectors) -> list[Row]:
             )
             for number in range(150)
         ]
-    for one in (lite, memory):
+    for one in (memory, embedded, real):
         for revision in ("crowd one", "crowd two"):
             members = [r for r in rows if r.chunk.kb_revision == revision]
             await one.write(SPACE, revision, members)

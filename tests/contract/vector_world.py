@@ -99,8 +99,9 @@ def query(
     at: int = NOW,
     category: str | None = None,
     space: EmbeddingSpace = SPACE,
+    collection: str | None = None,
 ) -> ScopedQuery:
-    """A query that sees ``chunk()``."""
+    """A query that sees ``chunk()``; its space's collection, unless another is named."""
     release = RetrievalRelease(
         release_id="release",
         tenant=tenant,
@@ -109,7 +110,7 @@ def query(
         kb_revision=revision,
         sequence=1,
         space=space,
-        collection=space.collection,
+        collection=collection or space.collection,
         config=RetrievalConfig("1", 1.0, 1.0, 1.0),
     )
     scope = AccessScope(tenant, kb, "name", 1, 1, "first", frozenset({"public"}), frozenset(classes))

@@ -1,6 +1,7 @@
 """A real ``qa-gateway`` in a process of its own: started, watched, killed, asked."""
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -15,10 +16,9 @@ import anyio
 import httpx2
 import psutil
 
-from gateway.adapters.tokens import LocalKey
 from gateway.client import StreamEvent
-from gateway.settings import Settings
 from tests.harness import wire
+from tests.harness.sides import EMBEDDED, Side
 
 T = TypeVar("T")
 
@@ -54,6 +54,18 @@ async def gone(pid: int) -> None:
             await anyio.wait_readable(handle)
     finally:
         os.close(handle)
+
+
+async def refused(port: int) -> bool:
+    """Whether nobody listens there any more."""
+    try:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+    except ConnectionRefusedError:
+        return True
+    writer.close()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()
+    return False
 
 
 @dataclass(frozen=True)
@@ -99,9 +111,16 @@ async def run_command(*arguments: str, env: Mapping[str, str] | None = None) -> 
 class GatewayProcess:
     """A running ``serve`` or ``demo``. ``ready`` is what its ready file says."""
 
-    def __init__(self, process: asyncio.subprocess.Process, ready: Mapping[str, Any], errors: Path) -> None:
+    def __init__(
+        self,
+        process: asyncio.subprocess.Process,
+        ready: Mapping[str, Any],
+        errors: Path,
+        side: Side = EMBEDDED,
+    ) -> None:
         self._process = process
         self._errors = errors
+        self.side = side
         self.ready = ready
         self.base_url: str = ready["base_url"]
         self.port = int(self.base_url.rpartition(":")[2])
@@ -160,14 +179,14 @@ class GatewayProcess:
         subject: str = "ann",
         groups: Sequence[str] = ("staff",),
     ) -> str:
-        """A token of the server's own key; scope ``ask`` unless told otherwise."""
-        return LocalKey.load(self.data_dir).sign(
+        """A token that the server believes; scope ``ask`` unless told otherwise."""
+        return self.side.sign(
+            self.data_dir,
             tenant=tenant,
             subject=subject,
             groups=groups,
             scopes=scopes or ("ask",),
             ttl_s=3600,
-            audience=Settings.model_fields["token_audience"].default,
         )
 
     async def call(self, method: str, path: str, *scopes: str, **arguments: Any) -> httpx2.Response:
@@ -246,46 +265,81 @@ class GatewayProcess:
 async def gateway_process(
     folder: Path,
     *,
+    side: Side = EMBEDDED,
     command: str = "serve",
     arguments: Sequence[str] = (),
     env: Mapping[str, str] | None = None,
 ) -> AsyncIterator[GatewayProcess]:
-    """``serve`` on a free port over ``folder/data``; whatever is left of it in the end is killed."""
+    """``serve`` on a free port over ``folder/data`` and empty parts of the side, with a ``worker`` beside it
+    where the side has one; whatever is left of them in the end is killed.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    async with started(
-        command,
-        *("--port", "0", "--data-dir", str(folder / "data"), *arguments),
-        ready_file=folder / "ready.json",
-        errors=folder / "stderr.txt",
-        env=env,
-    ) as gateway:
-        yield gateway
+    env = {**await side.fresh(), **(env or {})}
+    async with contextlib.AsyncExitStack() as stack:
+        if side.imports_apart:
+            await stack.enter_async_context(_importing(folder, env))
+        yield await stack.enter_async_context(
+            started(
+                command,
+                *("--port", "0", "--data-dir", str(folder / "data"), *arguments),
+                ready_file=folder / "ready.json",
+                errors=folder / "stderr.txt",
+                env=env,
+                side=side,
+            )
+        )
+
+
+@asynccontextmanager
+async def _importing(folder: Path, env: Mapping[str, str]) -> AsyncIterator[None]:
+    """A ``worker`` that gets ready while others do; in the end it must stop in order."""
+    ready_file, errors = folder / "worker.json", folder / "worker.txt"
+    async with spawned("worker", "--ready-file", str(ready_file), errors=errors, env=env) as process:
+        yield
+
+        async def ready_or_over() -> bool:
+            return ready_file.exists() or process.returncode is not None
+
+        await eventually(ready_or_over)
+        if process.returncode is None:
+            process.send_signal(signal.SIGTERM)
+        with anyio.fail_after(PATIENCE_S):
+            assert await process.wait() == 0, errors.read_text()
 
 
 @asynccontextmanager
 async def started(
-    *command: str, ready_file: Path, errors: Path, env: Mapping[str, str] | None = None
+    *command: str,
+    ready_file: Path,
+    errors: Path,
+    env: Mapping[str, str] | None = None,
+    program: Sequence[str] = (str(_COMMAND),),
+    side: Side = EMBEDDED,
 ) -> AsyncIterator[GatewayProcess]:
     """The command as a process, once its ready file is there. Fails with its stderr when it ends before."""
     ready_file.unlink(missing_ok=True)
-    async with spawned(*command, "--ready-file", str(ready_file), errors=errors, env=env) as process:
+    asked = ("--ready-file", str(ready_file))
+    async with spawned(*command, *asked, errors=errors, env=env, program=program) as process:
 
         async def ready_or_over() -> bool:
             return ready_file.exists() or process.returncode is not None
 
         await eventually(ready_or_over, within_s=2 * PATIENCE_S)
         assert ready_file.exists(), errors.read_text()
-        yield GatewayProcess(process, json.loads(ready_file.read_text()), errors)
+        yield GatewayProcess(process, json.loads(ready_file.read_text()), errors, side)
 
 
 @asynccontextmanager
 async def spawned(
-    *command: str, errors: Path, env: Mapping[str, str] | None = None
+    *command: str,
+    errors: Path,
+    env: Mapping[str, str] | None = None,
+    program: Sequence[str] = (str(_COMMAND),),
 ) -> AsyncIterator[asyncio.subprocess.Process]:
     """The command as a process of its own; in the end it is killed, and so are its children."""
     with errors.open("a") as stderr:
         process = await asyncio.create_subprocess_exec(
-            str(_COMMAND),
+            *program,
             *command,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.DEVNULL,

@@ -1,8 +1,8 @@
-"""A whole gateway composed of the in-memory twins, with places where a test can hold it."""
+"""A whole gateway in the test's own process, of in-memory twins or real parts, with places to hold it."""
 
 import functools
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,12 +12,13 @@ import anyio
 from gateway.access.authorizer import PrincipalSource, Recheck
 from gateway.access.classes import Acl
 from gateway.access.principal import IdentityVerifier
+from gateway.adapters.api_keys import ApiKeyVerifier, Pepper, Verifiers
 from gateway.adapters.memory.catalog import MemoryCatalog
 from gateway.adapters.memory.models import FixedEmbedder, Gate, ScriptedModel
 from gateway.adapters.memory.objects import MemoryObjects
 from gateway.adapters.memory.vectors import MemoryVectors
 from gateway.adapters.tokens import LocalKey
-from gateway.admission.quota import LocalQuota
+from gateway.admission.quota import LocalQuota, Quota
 from gateway.bootstrap.composition import Parts, compose
 from gateway.ingest.building import build_document
 from gateway.ingest.catalog import ImportRequest, NewDocument
@@ -33,8 +34,12 @@ from gateway.web.services import Services
 #: lets every passage with any similarity through
 OPEN_GATE = RetrievalConfig("open/1", w_similarity=1.0, w_coverage=1.0, bias=0.0)
 
+#: ``sign(tenant=, subject=, groups=, scopes=, ttl_s=)`` gives a token
+Sign = Callable[..., str]
+
 #: one key for all worlds of a test run: making one is slow and says nothing new
 _KEY = LocalKey.load(Path(tempfile.mkdtemp(prefix="gateway-test-key-")))
+_PEPPER = Pepper(b"of all worlds of a test run, no secret")
 
 
 class DirectParser:
@@ -97,41 +102,80 @@ class ObservedRegistry(SessionRegistry):
         return request_id
 
 
+@dataclass(frozen=True, kw_only=True)
+class Ground:
+    """What a world stands on: everything but the answer model, which is always a scripted one."""
+
+    catalog: Any
+    vectors: Any
+    objects: Any
+    embedder: Any
+    offline_embedder: Any
+    parser: Any
+    config: RetrievalConfig
+    quota: Quota
+    tokens: IdentityVerifier
+    pepper: Pepper
+    sign: Sign
+
+
+def twins(settings: Settings, embedder: Any = None) -> Ground:
+    """In memory, all of it."""
+    return Ground(
+        catalog=MemoryCatalog(),
+        vectors=MemoryVectors(),
+        objects=MemoryObjects(),
+        embedder=embedder or FixedEmbedder(),
+        offline_embedder=FixedEmbedder(),
+        parser=DirectParser(),
+        config=OPEN_GATE,
+        quota=LocalQuota(settings.quota_concurrency),
+        tokens=_KEY.verifier(settings.token_audience, settings.token_leeway_s),
+        pepper=_PEPPER,
+        sign=functools.partial(_KEY.sign, audience=settings.token_audience),
+    )
+
+
 class World:
-    """One gateway over twins. ``holds`` maps ``part.method`` (catalog, vectors, verifier) to a Hold."""
+    """One gateway, over twins unless a ``ground`` is given. ``holds`` maps ``part.method`` (catalog, vectors,
+    objects, verifier) to a Hold. Its worker runs only when told to.
+    """
 
     def __init__(
         self,
         *,
         model: Any = None,
         embedder: Any = None,
-        config: RetrievalConfig = OPEN_GATE,
+        config: RetrievalConfig | None = None,
         holds: Mapping[str, Hold] | None = None,
         principals: PrincipalSource | None = None,
         recheck: Recheck | None = None,
+        ground: Ground | None = None,
         **settings: Any,
     ) -> None:
         self.settings = Settings(**{"data_dir": Path("unused"), **settings})
-        self.catalog = MemoryCatalog()
-        self.vectors = MemoryVectors()
-        self.objects = MemoryObjects()
-        self.embedder = embedder or FixedEmbedder()
+        ground = ground or twins(self.settings, embedder)
+        self.catalog = ground.catalog
+        self.vectors = ground.vectors
+        self.objects = ground.objects
+        self.embedder = ground.embedder
         self.model = model or ScriptedModel(["The answer is 42 [1]."])
         self.registry = ObservedRegistry()
         self.holds = dict(holds or {})
-        offline = FixedEmbedder()
-        verifier = _KEY.verifier(self.settings.token_audience, self.settings.token_leeway_s)
+        self._sign = ground.sign
+        verifier = Verifiers(ground.tokens, ApiKeyVerifier(self.catalog, ground.pepper))
         parts = Parts(
             verifier=self._held("verifier", verifier),
+            api_keys=ground.pepper,
             catalog=self._held("catalog", self.catalog),
             objects=self._held("objects", self.objects),
             vectors=self._held("vectors", self.vectors),
             embedder=self.embedder,
-            offline_embedder=offline,
-            parser=DirectParser(),
+            offline_embedder=ground.offline_embedder,
+            parser=ground.parser,
             model=self.model,
-            config=config,
-            quota=LocalQuota(self.settings.quota_concurrency),
+            config=config or ground.config,
+            quota=ground.quota,
             checks={},
             principals=principals,
             recheck=recheck,
@@ -158,14 +202,7 @@ class World:
         scopes: Sequence[str] = ("ask",),
         ttl_s: float = 600,
     ) -> str:
-        return _KEY.sign(
-            tenant=tenant,
-            subject=subject,
-            groups=groups,
-            scopes=scopes,
-            ttl_s=ttl_s,
-            audience=self.settings.token_audience,
-        )
+        return self._sign(tenant=tenant, subject=subject, groups=groups, scopes=scopes, ttl_s=ttl_s)
 
     async def learn(
         self,
@@ -206,12 +243,15 @@ class World:
                 deadline_s=600,
             )
         )
-        claim = await self.catalog.claim("test", 600, 5)
-        assert claim is not None
-        await self.worker.work(claim)
+        await self.work()
         task = await self.catalog.task(tenant, accepted.task_id)
         assert task is not None
         return task
+
+    async def work(self) -> None:
+        """Does every task that waits."""
+        while (claim := await self.catalog.claim("test", 600, 5)) is not None:
+            await self.worker.work(claim)
 
     def assert_nothing_held(self) -> None:
         """Every place is free again, and every call of a part or the model is over."""

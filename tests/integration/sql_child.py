@@ -7,7 +7,7 @@ import anyio
 from sqlalchemy import Connection, text
 
 from gateway.adapters.sql.catalog import open_catalog
-from gateway.adapters.sql.database import Database
+from gateway.adapters.sql.sqlite import SqliteDatabase
 from gateway.errors import ConfigurationError
 from gateway.observe.logging import configure_logging
 from tests.contract.catalog_world import import_of, upload
@@ -28,7 +28,7 @@ def main(path: str, mode: str) -> None:
 async def _run(path: Path, mode: str) -> None:
     async with open_catalog(path) as catalog:
         if mode == "half":
-            await Database(path, lambda: 0.0).write(_half)
+            await SqliteDatabase(path, lambda: 0.0).write(_half)
         number = 0
         while mode == "loop":
             await catalog.accept_import(import_of(*(upload(f"{number}-{n}") for n in range(10))))

@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 import uvicorn
 
-from gateway.server import GatewayServer
+from gateway.processes.web import GatewayServer
 from loadtest.model_stub import serve_stub
 from tests.harness.process import (
     LITE,

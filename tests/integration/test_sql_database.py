@@ -16,7 +16,7 @@ from sqlalchemy import Connection, text
 
 from gateway.access.authorizer import AccessCatalog
 from gateway.adapters.sql.catalog import SqlCatalog, open_catalog
-from gateway.adapters.sql.database import Database
+from gateway.adapters.sql.sqlite import SqliteDatabase
 from gateway.errors import CatalogUnavailable, ConfigurationError, InvalidField, NotFound, ReleaseConflict
 from gateway.ingest.catalog import ReleaseStore, TaskStore, VersionStore
 from gateway.ingest.task import TaskState
@@ -43,9 +43,9 @@ async def catalog(path: Path) -> AsyncIterator[SqlCatalog]:
 
 
 @pytest.fixture
-async def database(path: Path, catalog: SqlCatalog) -> AsyncIterator[Database]:
+async def database(path: Path, catalog: SqlCatalog) -> AsyncIterator[SqliteDatabase]:
     """A second door to the catalog's file, with a writer of its own."""
-    opened = Database(path, lambda: 0.0)
+    opened = SqliteDatabase(path, lambda: 0.0)
     yield opened
     await opened.aclose()
 
@@ -78,7 +78,7 @@ async def test_it_is_every_catalog_port(catalog: SqlCatalog) -> None:
     } == {id(catalog)}
 
 
-async def test_cancels_inside_transactions_leave_the_database_usable(database: Database) -> None:
+async def test_cancels_inside_transactions_leave_the_database_usable(database: SqliteDatabase) -> None:
     """300 tasks are cancelled while their transaction is open: each commits or rolls back whole."""
     for number in range(300):
         inside, go_on = threading.Event(), threading.Event()
@@ -139,7 +139,7 @@ async def test_a_foreign_lock_is_reported_and_outlived(path: Path, catalog: SqlC
 
 
 async def test_a_full_disk_is_reported_and_nothing_is_half_written(
-    catalog: SqlCatalog, database: Database
+    catalog: SqlCatalog, database: SqliteDatabase
 ) -> None:
     """Once there is room again, writing works without a restart."""
     full = SqlCatalog(database)
@@ -156,7 +156,7 @@ async def test_a_full_disk_is_reported_and_nothing_is_half_written(
     assert len((await full.accept_import(big)).documents) == 50
 
 
-async def test_a_constraint_that_breaks_is_a_catalog_error(database: Database) -> None:
+async def test_a_constraint_that_breaks_is_a_catalog_error(database: SqliteDatabase) -> None:
     """No error of the driver leaves the adapter."""
     with pytest.raises(CatalogUnavailable):
         await database.write(lambda c, now: c.execute(text("INSERT INTO meta VALUES ('incarnation', '')")))
@@ -166,14 +166,14 @@ async def test_a_constraint_that_breaks_is_a_catalog_error(database: Database) -
         await database.read(lambda c: c.execute(text("INSERT INTO meta VALUES ('reader', '')")))
 
 
-async def test_foreign_keys_are_enforced(database: Database) -> None:
+async def test_foreign_keys_are_enforced(database: SqliteDatabase) -> None:
     """SQLite leaves them off unless told otherwise on each connection."""
     orphan = "INSERT INTO acl_classes VALUES ('no such kb', 1, '', '[]', '[]')"
     with pytest.raises(CatalogUnavailable):
         await database.write(lambda c, now: c.execute(text(orphan)))
 
 
-async def test_reading_survives_a_reader_that_failed(database: Database) -> None:
+async def test_reading_survives_a_reader_that_failed(database: SqliteDatabase) -> None:
     """Its connection is thrown away, and there are as many as before."""
     for _ in range(20):
         with pytest.raises(CatalogUnavailable):
@@ -182,7 +182,7 @@ async def test_reading_survives_a_reader_that_failed(database: Database) -> None
         assert await database.read(lambda c: c.exec_driver_sql("SELECT 1").scalar()) == 1
 
 
-async def test_a_durable_write_waits_for_the_disk(database: Database) -> None:
+async def test_a_durable_write_waits_for_the_disk(database: SqliteDatabase) -> None:
     """FULL is 2, NORMAL is 1; one doesn't leak into the other."""
     for durable in (False, True, False, True):
         mode = await database.write(
@@ -191,7 +191,7 @@ async def test_a_durable_write_waits_for_the_disk(database: Database) -> None:
         assert mode == (2 if durable else 1)
 
 
-class _Noting(Database):
+class _Noting(SqliteDatabase):
     """Notes which writes ask to be durable."""
 
     def __init__(self, path: Path) -> None:
@@ -232,7 +232,7 @@ async def test_text_that_cannot_be_stored_is_the_callers_error(catalog: SqlCatal
     assert (await catalog.tenant_stamp("acme")).knowledge_bases == ()
 
 
-async def test_errors_carry_no_values(database: Database) -> None:
+async def test_errors_carry_no_values(database: SqliteDatabase) -> None:
     """A driver's error may end in a log; what was written must not."""
     with pytest.raises(CatalogUnavailable) as caught:
         await database.write(

@@ -2,17 +2,24 @@
 
 import contextlib
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import Column, MetaData, Table, Text, create_engine
+from sqlalchemy import Column, Connection, MetaData, Table, Text, create_engine
 
-from gateway.adapters.sql.catalog import open_catalog
+from gateway.adapters.sql import postgres_admin
+from gateway.adapters.sql.catalog import open_catalog, open_postgres
 from gateway.adapters.sql.migrations import migrate
+from gateway.adapters.sql.postgres_engine import postgres_url
 from gateway.adapters.sql.tables import metadata
 from gateway.errors import CatalogUnavailable, ConfigurationError
+
+if TYPE_CHECKING:
+    from tests.harness.postgres import PostgresServer
 
 
 @pytest.fixture
@@ -22,11 +29,25 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "100%(here)s" / "catalog.sqlite3"
 
 
-def _differences(path: Path, expected: MetaData) -> list[object]:
-    engine = create_engine(f"sqlite:///{path}")
+@pytest.fixture(params=["embedded", "real"])
+def url(request: pytest.FixtureRequest) -> str:
+    """Where an empty database is: no file yet, or one on a real server."""
+    if request.param == "embedded":
+        return f"sqlite:///{request.getfixturevalue('path')}"
+    server: PostgresServer = request.getfixturevalue("postgres")
+    return server.fresh()
+
+
+def _differences(url: str, expected: MetaData) -> list[object]:
+    def compare(connection: Connection) -> list[object]:
+        return list(compare_metadata(MigrationContext.configure(connection), expected))
+
+    if not url.startswith("sqlite"):
+        return postgres_admin.run(postgres_url(url), compare)
+    engine = create_engine(url)
     try:
         with engine.connect() as connection:
-            return list(compare_metadata(MigrationContext.configure(connection), expected))
+            return compare(connection)
     finally:
         engine.dispose()
 
@@ -36,20 +57,20 @@ def _schema(path: Path) -> list[tuple[str, str]]:
         return connection.execute("SELECT name, sql FROM sqlite_master ORDER BY name").fetchall()
 
 
-def test_migrations_and_tables_agree(path: Path) -> None:
+def test_migrations_and_tables_agree(url: str) -> None:
     """In columns, types, nullability, keys and indexes, compared by alembic."""
-    migrate(f"sqlite:///{path}")
-    assert _differences(path, metadata) == []
+    migrate(url)
+    assert _differences(url, metadata) == []
 
 
-def test_the_comparison_sees_a_difference(path: Path) -> None:
+def test_the_comparison_sees_a_difference(url: str) -> None:
     """Otherwise the test before this one proves nothing."""
-    migrate(f"sqlite:///{path}")
+    migrate(url)
     grown = MetaData()
     for table in metadata.sorted_tables:
         table.to_metadata(grown)
     Table("audit", grown, Column("forgotten", Text), extend_existing=True)
-    assert [difference[0] for difference in _differences(path, grown)] == ["add_column"]  # type: ignore[index] # alembic gives tuples it types as object
+    assert [difference[0] for difference in _differences(url, grown)] == ["add_column"]  # type: ignore[index] # alembic gives tuples it types as object
 
 
 def test_the_tables_are_made_as_the_statements_of_the_metadata_would(path: Path, tmp_path: Path) -> None:
@@ -98,3 +119,44 @@ def test_a_migration_that_fails_leaves_nothing_behind(path: Path) -> None:
     with pytest.raises(CatalogUnavailable):
         migrate(f"sqlite:///{path}")
     assert _schema(path) == before
+
+
+def test_a_migration_that_fails_on_a_server_leaves_nothing_behind(postgres: "PostgresServer") -> None:
+    """There too all of it is one transaction."""
+    url = postgres.fresh()
+    name = url.rpartition("/")[2]
+    postgres.sql("CREATE TABLE release_terms (in_the_way TEXT)", name)
+    with pytest.raises(CatalogUnavailable):
+        migrate(url)
+    assert postgres.sql("SELECT relname FROM pg_stat_user_tables", name) == "release_terms"
+
+
+def test_several_may_migrate_a_server_at_once(postgres: "PostgresServer") -> None:
+    """One does it; the others wait and find nothing to do."""
+    url = postgres.fresh()
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(migrate, [url] * 4))
+    assert _differences(url, metadata) == []
+    migrate(url)
+
+
+async def test_a_serving_process_never_migrates_a_server(postgres: "PostgresServer") -> None:
+    """It refuses a schema that is missing, older or newer than its own, and changes none of them."""
+    url = postgres.fresh()
+    name = url.rpartition("/")[2]
+    assert await _refusal(url) == "schema_not_migrated"
+    assert postgres.sql("SELECT count(*) FROM pg_stat_user_tables", name) == "0"
+    migrate(url)
+    for version, reason in (("0001", "schema_not_migrated"), ("9999", "schema_unknown")):
+        postgres.sql(f"UPDATE alembic_version SET version_num = '{version}'", name)
+        assert await _refusal(url) == reason
+    with pytest.raises(ConfigurationError) as refused:
+        migrate(url)
+    assert refused.value.reason == "schema_unknown"
+
+
+async def _refusal(url: str) -> str:
+    with pytest.raises(ConfigurationError) as refused:
+        async with open_postgres(url, connections=2, cap_s=10):
+            pass
+    return refused.value.reason

@@ -1,5 +1,6 @@
 """The state machines of versions, releases and tasks: held as tables, and these are the tables."""
 
+import re
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any
@@ -93,9 +94,30 @@ def test_nothing_goes_live_unvalidated() -> None:
     assert into_ready == {ReleaseState.VALIDATING}
 
 
-@pytest.mark.parametrize("space_id", ["wordllama-256", "text-embedding-3/1024", 'a"b`c', "räum 🙂", "a\nb"])
+SPACE_IDS = [
+    "wordllama-256-v1",
+    *("a-b", "a_b", "a/b", "a.b", "a b", "A-b", "a--b", "-a-b", "a-b-", "a-b--c", "a-b__c", "", "-", "_"),
+    *("text-embedding-3/1024", 'a"b`c', "räum 🙂", "ra\u0308um 🙂", "raum", "模型", "模型二", "a\nb"),
+    *("k" * 100, "k" * 101, "k" * 10_000, "k" * 10_001, "/" * 300),
+]
+
+
+@pytest.mark.parametrize("space_id", SPACE_IDS)
 def test_a_collection_name_is_plain_whatever_the_space_is_called(space_id: str) -> None:
-    """It ends up in a store's own name space, where quotes and slashes don't belong."""
+    """It ends up in a store's own name space, where quotes, umlauts and slashes don't belong."""
     name = EmbeddingSpace(space_id, "a-model", 8).collection
-    assert name.startswith("chunks_")
-    assert all(c == "_" or c.isalnum() for c in name)
+    assert re.fullmatch(r"chunks_[A-Za-z0-9_]{1,200}", name)
+
+
+def test_no_two_spaces_share_a_collection() -> None:
+    """Also not when their names differ by what a collection's name can't hold."""
+    names = {EmbeddingSpace(space_id, "a-model", 8).collection for space_id in SPACE_IDS}
+    assert len(names) == len(set(SPACE_IDS))
+    imitated = EmbeddingSpace("a/b", "a-model", 8).collection.removeprefix("chunks_")
+    for space_id in (imitated, imitated.replace("_", "-"), imitated.replace("__", "-")):
+        assert EmbeddingSpace(space_id, "a-model", 8).collection not in names
+
+
+def test_the_bundled_spaces_collection_keeps_its_name() -> None:
+    """Data folders have it already."""
+    assert EmbeddingSpace("wordllama-256-v1", "a-model", 256).collection == "chunks_wordllama_256_v1"

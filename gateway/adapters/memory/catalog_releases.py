@@ -60,6 +60,11 @@ class ReleaseRows(CatalogRows):
             config=plan.config,
         )
 
+    async def active_spaces(self) -> frozenset[str]:
+        """The ids of the embedding spaces that any active release needs."""
+        active = (release for release in self._releases.values() if release.state is ReleaseState.ACTIVE)
+        return frozenset(release.plan.space.space_id for release in active)
+
     async def begin_release(
         self, claim: TaskClaim, space: EmbeddingSpace, config: RetrievalConfig
     ) -> ReleasePlan:

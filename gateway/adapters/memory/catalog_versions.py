@@ -23,6 +23,7 @@ class VersionRows(CatalogRows):
                 source=version.document.source,
                 media_type=version.document.media_type,
                 original_key=version.document.original_key,
+                sensitivity=version.document.sensitivity,
                 state=version.state,
             )
             for version in versions

@@ -1,6 +1,7 @@
 """Twins of the answer model and the embedder: scripted, deterministic, and held where a test says."""
 
 import hashlib
+import math
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
@@ -73,7 +74,7 @@ class ScriptedModel:
 
     @asynccontextmanager
     async def stream(self, prompt: Prompt, deadline: Deadline) -> AsyncIterator[AsyncIterator[ModelPiece]]:
-        """Raises what ``fail`` says, and DeadlineExceeded where a hold outlasts the deadline."""
+        """Raises what ``fail`` says, and DeadlineExceeded past the deadline and where a hold outlasts it."""
         self.called += 1
         self.prompts.append(prompt)
         try:
@@ -92,11 +93,13 @@ class ScriptedModel:
         await self._pass(len(self._pieces), deadline)
 
     async def _pass(self, place: int, deadline: Deadline) -> None:
+        stage = "first_token" if place <= 0 else "idle"
+        deadline.budget(stage, math.inf)
         if place in self._hold:
             with anyio.move_on_after(deadline.remaining()) as scope:
                 await self._hold[place].wait()
             if scope.cancelled_caught:
-                raise DeadlineExceeded("first_token" if place <= 0 else "idle")
+                raise DeadlineExceeded(stage)
         await anyio.lowlevel.checkpoint()
         if place in self._fail:
             raise self._fail[place]
@@ -116,7 +119,9 @@ class FixedEmbedder:
         vectors: Mapping[str, Vector] | None = None,
         hold: Gate | None = None,
         error: GatewayError | None = None,
+        max_sensitivity: int = 3,
     ) -> None:
+        self._max_sensitivity = max_sensitivity
         self._space = EmbeddingSpace(space_id=space_id, model="fixed", dimension=dimension)
         self._vectors = dict(vectors or {})
         self._hold = hold
@@ -127,8 +132,13 @@ class FixedEmbedder:
     def space(self) -> EmbeddingSpace:
         return self._space
 
+    @property
+    def max_sensitivity(self) -> int:
+        return self._max_sensitivity
+
     async def embed(self, texts: Sequence[str], deadline: Deadline) -> list[Vector]:
         self.calls += 1
+        deadline.budget("embedding", math.inf)
         if self._hold is not None:
             with anyio.move_on_after(deadline.remaining()) as scope:
                 await self._hold.wait()

@@ -11,7 +11,7 @@ from gateway.access.authorizer import (
     RevocationSet,
     TenantStamp,
 )
-from gateway.adapters.sql.rows import acl_from, batches
+from gateway.adapters.sql.rows import acl_from, batches, padded
 from gateway.adapters.sql.tables import (
     acl_classes,
     document_versions,
@@ -30,21 +30,21 @@ INCARNATION = "incarnation"
 _STAMP = (
     select(
         meta.c.value,
+        tenants.c.tenant,
         tenants.c.revocation_epoch,
         knowledge_bases.c.kb_id,
         knowledge_bases.c.name,
         knowledge_bases.c.acl_revision,
     )
     .select_from(
-        meta.outerjoin(tenants, tenants.c.tenant == bindparam("tenant")).outerjoin(
+        meta.outerjoin(tenants, tenants.c.tenant.in_(bindparam("tenants", expanding=True))).outerjoin(
             knowledge_bases, knowledge_bases.c.tenant == tenants.c.tenant
         )
     )
     .where(meta.c.key == INCARNATION)
-    .order_by(knowledge_bases.c.name)
 )
-_IN_FORCE = select(revocations.c.kind, revocations.c.subject).where(
-    revocations.c.tenant == bindparam("tenant"), revocations.c.lifted_at.is_(None)
+_IN_FORCE = select(revocations.c.tenant, revocations.c.kind, revocations.c.subject).where(
+    revocations.c.tenant.in_(bindparam("tenants", expanding=True)), revocations.c.lifted_at.is_(None)
 )
 _document_class = acl_classes.alias("document_class")
 _version_class = acl_classes.alias("version_class")
@@ -98,30 +98,48 @@ _STANDINGS = (
 )
 
 
-def tenant_stamp(connection: Connection, tenant: str) -> TenantStamp:
-    rows = connection.execute(_STAMP, {"tenant": tenant}).all()
+def tenant_stamps(connection: Connection, names: Sequence[str]) -> Mapping[str, TenantStamp]:
+    """One for each tenant; knowledge bases by name, in order of code points."""
+    rows = connection.execute(_STAMP, {"tenants": padded(names)}).all()
     if not rows:
         raise CatalogUnavailable("the catalog has no incarnation")
-    incarnation, epoch = rows[0][0], rows[0][1]
-    return TenantStamp(
-        revocation_epoch=epoch or 0,
-        incarnation=incarnation,
-        knowledge_bases=tuple(
-            KnowledgeBaseStamp(kb_id, name, revision) for _, _, kb_id, name, revision in rows if kb_id
-        ),
-    )
+    incarnation = rows[0][0]
+    epochs: dict[str, int] = {}
+    kbs: dict[str, list[KnowledgeBaseStamp]] = {name: [] for name in names}
+    for _, tenant, epoch, kb_id, name, revision in rows:
+        epochs[tenant] = epoch
+        if kb_id is not None:
+            kbs[tenant].append(KnowledgeBaseStamp(kb_id, name, revision))
+    return {
+        name: TenantStamp(
+            revocation_epoch=epochs.get(name, 0),
+            incarnation=incarnation,
+            knowledge_bases=tuple(sorted(kbs[name], key=lambda kb: kb.name)),
+        )
+        for name in names
+    }
+
+
+def revocation_sets(connection: Connection, names: Sequence[str]) -> Mapping[str, RevocationSet]:
+    """What is in force in each of the tenants."""
+    found: dict[str, dict[str, set[str]]] = {
+        name: {kind.value: set() for kind in RevocationKind} for name in names
+    }
+    for tenant, kind, subject in connection.execute(_IN_FORCE, {"tenants": padded(names)}):
+        found[tenant][kind].add(subject)
+    return {
+        name: RevocationSet(
+            users=frozenset(subjects[RevocationKind.USER]),
+            groups=frozenset(subjects[RevocationKind.GROUP]),
+            documents=frozenset(subjects[RevocationKind.DOCUMENT]),
+            knowledge_bases=frozenset(subjects[RevocationKind.KNOWLEDGE_BASE]),
+        )
+        for name, subjects in found.items()
+    }
 
 
 def in_force(connection: Connection, tenant: str) -> RevocationSet:
-    subjects: dict[str, set[str]] = {kind.value: set() for kind in RevocationKind}
-    for kind, subject in connection.execute(_IN_FORCE, {"tenant": tenant}):
-        subjects[kind].add(subject)
-    return RevocationSet(
-        users=frozenset(subjects[RevocationKind.USER]),
-        groups=frozenset(subjects[RevocationKind.GROUP]),
-        documents=frozenset(subjects[RevocationKind.DOCUMENT]),
-        knowledge_bases=frozenset(subjects[RevocationKind.KNOWLEDGE_BASE]),
-    )
+    return revocation_sets(connection, (tenant,))[tenant]
 
 
 def standings(

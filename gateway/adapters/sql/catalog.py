@@ -10,11 +10,13 @@ from pathlib import Path
 import anyio
 from sqlalchemy import URL, Connection, select
 
+from gateway.access.apikey import ApiKey
 from gateway.access.authorizer import DocumentRef, DocumentStanding, RevocationSet, TenantStamp
 from gateway.access.classes import AclClass
 from gateway.adapters.sql import (
     access,
     activation,
+    api_keys,
     audit,
     classes,
     documents,
@@ -22,14 +24,18 @@ from gateway.adapters.sql import (
     lexicon,
     releases,
     revocations,
+    server,
     snapshots,
     tasks,
     versions,
 )
-from gateway.adapters.sql.database import Database, has_wal_reset_bug
+from gateway.adapters.sql.database import Database
 from gateway.adapters.sql.lock import exclusively, private_file
-from gateway.adapters.sql.migrations import migrate
+from gateway.adapters.sql.migrations import check_schema, migrate
+from gateway.adapters.sql.postgres import PostgresDatabase
+from gateway.adapters.sql.postgres_engine import postgres_url
 from gateway.adapters.sql.rows import fresh_id, insert_missing
+from gateway.adapters.sql.sqlite import SqliteDatabase, has_wal_reset_bug
 from gateway.adapters.sql.tables import meta
 from gateway.context import Deadline
 from gateway.errors import DeadlineExceeded
@@ -69,7 +75,7 @@ async def open_catalog(path: Path, *, clock: Callable[[], float] = time.time) ->
     """
     with exclusively(path):
         await anyio.to_thread.run_sync(_prepare, path)
-        database = Database(path, clock)
+        database = SqliteDatabase(path, clock)
         try:
             await database.write(_keep_incarnation)
             yield SqlCatalog(database)
@@ -84,49 +90,89 @@ def _prepare(path: Path) -> None:
     migrate(URL.create("sqlite", database=str(path)))
 
 
+@contextlib.asynccontextmanager
+async def open_postgres(
+    url: str, *, connections: int, cap_s: float, clock: Callable[[], float] | None = None
+) -> AsyncIterator["SqlCatalog"]:
+    """The catalog in a PostgreSQL database that others use as well; never migrates it.
+
+    At most ``connections`` (2 or more) are open at once. A request's reads answer or fail within
+    ``cap_s``; a write or a listing fails within ``cap_s`` when the server says nothing. ``clock``
+    gives seconds since the epoch; None is the server's. Raises ConfigurationError
+    (``schema_not_migrated``, ``schema_unknown``, ``database_url_invalid``), CatalogUnavailable.
+    """
+    database = PostgresDatabase(postgres_url(url), connections=connections, cap_s=cap_s, clock=clock)
+    try:
+        await database.browse(check_schema)
+        await database.write(_keep_incarnation)
+        yield SqlCatalog(database)
+    finally:
+        await database.aclose()
+
+
 def _keep_incarnation(connection: Connection, now: float) -> None:
     insert_missing(connection, meta, [{"key": access.INCARNATION, "value": fresh_id("inc")}])
 
 
 class SqlCatalog:
     """Implements AccessCatalog, ReleaseCatalog, TaskStore, VersionStore, ReleaseStore,
-    RevocationCatalog, AuditLog and Lexicon; their docstrings are the contract.
+    RevocationCatalog, ApiKeyStore, AuditLog and Lexicon; their docstrings are the contract.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._ask = database.ask
+        self._look = database.look
         self._read = database.read
         self._browse = database.browse
         self._write = database.write
 
     async def ping(self) -> None:
         """Raises CatalogUnavailable when the database can't be read."""
-        await self._read(lambda c: c.execute(select(meta.c.key)).all())
+        await self._look(lambda c: c.execute(select(meta.c.key)).all())
+
+    async def server_version(self) -> str:
+        """``PostgreSQL 15.6 (Debian …)``, ``SQLite 3.40.1``."""
+        return await self._look(server.version)
+
+    async def clock_skew_s(self) -> float:
+        """How far the database's clock is ahead of this machine's."""
+        before = time.time()
+        there = await self._look(server.database_time)
+        return there - (before + time.time()) / 2
+
+    async def excess_privileges(self) -> list[str]:
+        """What our account in the database could do and must not in production; empty: it is fit for it."""
+        return await self._read(server.excess_privileges)
 
     # access
 
     async def tenant_stamp(self, tenant: str) -> TenantStamp:
-        return await self._read(lambda c: access.tenant_stamp(c, tenant))
+        return await self._ask(access.tenant_stamps, tenant)
 
     async def acl_classes(self, tenant: str, kb_id: str) -> tuple[AclClass, ...]:
-        return await self._read(lambda c: classes.in_use(c, tenant, kb_id))
+        return await self._look(lambda c: classes.in_use(c, tenant, kb_id))
 
     async def revocations(self, tenant: str) -> RevocationSet:
-        return await self._read(lambda c: access.in_force(c, tenant))
+        return await self._ask(access.revocation_sets, tenant)
 
     async def standings(
         self, tenant: str, kb_id: str, refs: Sequence[DocumentRef]
     ) -> Mapping[DocumentRef, DocumentStanding]:
-        return await self._read(lambda c: access.standings(c, tenant, kb_id, refs))
+        return await self._look(lambda c: access.standings(c, tenant, kb_id, refs))
 
     async def active(self, tenant: str, kb_id: str) -> RetrievalRelease | None:
-        return await self._read(lambda c: releases.active(c, tenant, kb_id))
+        return await self._ask(releases.active, (tenant, kb_id))
+
+    async def active_spaces(self) -> frozenset[str]:
+        """The ids of the embedding spaces that any active release needs."""
+        return await self._look(releases.active_spaces)
 
     async def statistics(
         self, query: ScopedQuery, terms: Sequence[str], deadline: Deadline
     ) -> TermStatistics:
         with anyio.move_on_after(deadline.remaining()):
-            return await self._read(lambda c: lexicon.statistics(c, query, terms))
+            return await self._look(lambda c: lexicon.statistics(c, query, terms))
         raise DeadlineExceeded("term statistics")
 
     # revocations: durable before anyone is told
@@ -143,6 +189,20 @@ class SqlCatalog:
 
     async def lift(self, tenant: str, revocation_id: str) -> RevocationRecord:
         return await self._write(lambda c, now: revocations.lift(c, now, tenant, revocation_id), durable=True)
+
+    # API keys
+
+    async def add_api_key(self, key: ApiKey) -> None:
+        await self._write(lambda c, now: api_keys.add(c, key), durable=True)
+
+    async def api_key(self, key_id: str) -> ApiKey | None:
+        return await self._ask(api_keys.found, key_id)
+
+    async def api_keys(self, tenant: str) -> list[ApiKey]:
+        return await self._browse(lambda c: api_keys.listed(c, tenant))
+
+    async def revoke_api_key(self, tenant: str, key_id: str) -> ApiKey:
+        return await self._write(lambda c, now: api_keys.revoke(c, now, tenant, key_id), durable=True)
 
     # audit
 
@@ -206,7 +266,7 @@ class SqlCatalog:
         return await self._browse(lambda c: documents.live(c, tenant, knowledge_base))
 
     async def document(self, tenant: str, document_id: str) -> DocumentRecord | None:
-        return await self._read(lambda c: documents.one(c, tenant, document_id))
+        return await self._look(lambda c: documents.one(c, tenant, document_id))
 
     async def delete_document(self, tenant: str, document_id: str) -> bool:
         return await self._write(lambda c, now: documents.delete(c, now, tenant, document_id), durable=True)
@@ -252,7 +312,7 @@ class SqlCatalog:
         return await self._browse(lambda c: releases.listed(c, tenant, knowledge_base))
 
     async def release(self, tenant: str, release_id: str) -> ReleaseRecord | None:
-        return await self._read(lambda c: releases.one(c, tenant, release_id))
+        return await self._look(lambda c: releases.one(c, tenant, release_id))
 
     async def mark_reclaimed(self, tenant: str, release_id: str) -> None:
         await self._write(lambda c, now: activation.mark_reclaimed(c, tenant, release_id))

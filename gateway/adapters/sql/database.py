@@ -1,178 +1,47 @@
-"""The SQLite database: one writer thread, a few reading threads, and where driver errors are translated.
+"""What the catalog needs of a database, whichever it is."""
 
-A transaction runs whole inside one thread. Cancelling the task that awaits it abandons the result only:
-the transaction still commits or rolls back, so a cancel can't leave the database locked.
-"""
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Protocol, TypeVar
 
-import asyncio
-import contextlib
-import sqlite3
-import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import TypeVar
-
-import anyio
-from sqlalchemy import Connection, Engine, create_engine, event
-from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.pool import QueuePool
-
-from gateway.errors import CatalogUnavailable, InvalidField
+from sqlalchemy import Connection
 
 T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
 
-#: how long the writer waits for a lock that another process holds
-BUSY_TIMEOUT_S = 2.0
-#: threads for the short reads of questions, and for listings: neither waits behind the other
-_READERS = 2
-_LISTERS = 2
-_CLOSE_S = 10.0
-#: versions before this one can damage a file when two connections write and checkpoint at once
-_FIRST_WITHOUT_WAL_RESET_BUG = (3, 51, 3)
+#: one statement that answers for many keys at once; a key may come twice, each has a value
+Question = Callable[[Connection, Sequence[K]], Mapping[K, V]]
 
 
-@contextlib.contextmanager
-def translated_errors() -> Iterator[None]:
-    """Driver errors become CatalogUnavailable, values no column can hold InvalidField."""
-    try:
-        yield
-    except (SQLAlchemyError, sqlite3.Error) as error:
-        raise CatalogUnavailable() from error
-    except (UnicodeEncodeError, OverflowError) as error:
-        raise InvalidField("a value can't be stored: broken text, or a number out of range") from error
+class Database(Protocol):
+    """Runs functions of a Connection, each as one transaction.
 
-
-def has_wal_reset_bug() -> bool:
-    """Whether this SQLite needs what we do anyway: one process, one writing connection, no mmap."""
-    return sqlite3.sqlite_version_info < _FIRST_WITHOUT_WAL_RESET_BUG
-
-
-def _connect(path: Path, *pragmas: str) -> sqlite3.Connection:
-    connection = sqlite3.connect(
-        path,
-        timeout=BUSY_TIMEOUT_S,
-        isolation_level=None,  # we say BEGIN ourselves
-        check_same_thread=False,  # closed by the thread that closes the pool
-        cached_statements=256,
-    )
-    for pragma in ("foreign_keys = ON", "mmap_size = 0", "trusted_schema = OFF", *pragmas):
-        connection.execute(f"PRAGMA {pragma}")
-    return connection
-
-
-def _engine(connect: Callable[[], sqlite3.Connection], size: int) -> Engine:
-    return create_engine(
-        "sqlite://",
-        creator=connect,
-        poolclass=QueuePool,
-        pool_size=size,
-        max_overflow=0,
-        hide_parameters=True,
-    )
-
-
-def writing_engine(path: Path) -> Engine:
-    """Transactions take the write lock at their start; the option ``durable`` waits for the disk."""
-    engine = _engine(lambda: _connect(path, "journal_mode = WAL", "synchronous = NORMAL"), 1)
-
-    @event.listens_for(engine, "begin")
-    def begin(connection: Connection) -> None:
-        durable = connection.get_execution_options().get("durable", False)
-        connection.exec_driver_sql(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
-
-    return engine
-
-
-def reading_engine(path: Path) -> Engine:
-    """Each transaction reads one snapshot and never waits for the writer."""
-    engine = _engine(lambda: _connect(path, "query_only = ON"), _READERS + _LISTERS)
-
-    @event.listens_for(engine, "begin")
-    def begin(connection: Connection) -> None:
-        driver = connection.connection.dbapi_connection
-        assert driver is not None  # noqa: S101 - a connection that has begun has a driver's connection
-        driver.cursor().execute("BEGIN")
-
-    return engine
-
-
-class Database:
-    """Runs functions of a Connection in their threads. ``clock`` gives seconds since the epoch."""
-
-    def __init__(self, path: Path, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._closed = False
-        self._write_engine = writing_engine(path)
-        self._read_engine = reading_engine(path)
-        self._writer = ThreadPoolExecutor(1, thread_name_prefix="catalog-writer")
-        self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="catalog-reader")
-        self._listers = ThreadPoolExecutor(_LISTERS, thread_name_prefix="catalog-lister")
-        self._reading = threading.local()
-        self._open_readers: list[Connection] = []
+    Every method raises CatalogUnavailable, InvalidField for a value no column holds, or what the
+    function raises; then nothing is written. A function may be run again, so it does nothing but
+    talk to its connection. Cancelling a call abandons its result only: the transaction still
+    commits or rolls back whole.
+    """
 
     async def write(self, work: Callable[[Connection, float], T], *, durable: bool = False) -> T:
-        """``work(connection, now)`` as one transaction; ``durable`` survives a power cut.
-
-        Raises CatalogUnavailable, InvalidField, or what ``work`` raises; then nothing is written.
-        """
-        return await self._run(self._writer, lambda: self._transaction(work, durable))
+        """``work(connection, now)`` as if nobody else were writing; ``durable`` survives a power cut."""
+        ...
 
     async def read(self, work: Callable[[Connection], T]) -> T:
         """``work(connection)`` on one snapshot that holds every write finished before the call."""
-        return await self._run(self._readers, lambda: self._snapshot(work))
+        ...
+
+    async def look(self, work: Callable[[Connection], T]) -> T:
+        """As ``read``, for a single statement."""
+        ...
 
     async def browse(self, work: Callable[[Connection], T]) -> T:
         """As ``read``, for what may take long."""
-        return await self._run(self._listers, lambda: self._snapshot(work))
+        ...
+
+    async def ask(self, question: Question[K, V], key: K) -> V:
+        """As ``look``, for what every request asks: callers may share the statement."""
+        ...
 
     async def aclose(self) -> None:
         """Lets running transactions end, for a bounded time, then closes every connection."""
-        self._closed = True
-        with anyio.move_on_after(_CLOSE_S, shield=True):
-            await anyio.to_thread.run_sync(self._close, abandon_on_cancel=True)
-
-    async def _run(self, threads: ThreadPoolExecutor, work: Callable[[], T]) -> T:
-        if self._closed:
-            raise CatalogUnavailable("the catalog is closed")
-        return await asyncio.get_running_loop().run_in_executor(threads, work)
-
-    def _transaction(self, work: Callable[[Connection, float], T], durable: bool) -> T:
-        with translated_errors(), self._write_engine.connect() as connection:
-            connection = connection.execution_options(durable=durable)
-            with connection.begin():
-                return work(connection, self._clock())
-
-    def _snapshot(self, work: Callable[[Connection], T]) -> T:
-        with translated_errors():
-            connection = self._reader()
-            try:
-                with connection.begin():
-                    return work(connection)
-            except (SQLAlchemyError, sqlite3.Error):
-                self._forget_reader(connection)
-                raise
-
-    def _reader(self) -> Connection:
-        """This thread's own connection: going through the pool costs more than a hot read."""
-        kept: Connection | None = getattr(self._reading, "connection", None)
-        if kept is None:
-            kept = self._reading.connection = self._read_engine.connect()
-            self._open_readers.append(kept)
-        return kept
-
-    def _forget_reader(self, connection: Connection) -> None:
-        """After an error of the driver nobody knows the connection's state: the next read opens another."""
-        del self._reading.connection
-        self._open_readers.remove(connection)
-        connection.invalidate()
-        connection.close()
-
-    def _close(self) -> None:
-        for threads in (self._readers, self._listers, self._writer):
-            threads.shutdown()
-        for connection in self._open_readers:
-            connection.close()
-        self._read_engine.dispose()
-        self._write_engine.dispose()  # last: it folds the write-ahead log into the file
+        ...

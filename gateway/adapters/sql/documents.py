@@ -5,7 +5,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, and_, select, update
 
 from gateway.adapters.sql import classes
-from gateway.adapters.sql.rows import acl_from, bump_epoch
+from gateway.adapters.sql.rows import acl_from, bump_epoch, locked_kb
 from gateway.adapters.sql.tables import acl_classes, document_versions, documents, knowledge_bases
 from gateway.adapters.sql.versions import error_of
 from gateway.ingest.catalog import DocumentRecord
@@ -73,6 +73,12 @@ def _record(row: Row[Any]) -> DocumentRecord:
 
 
 def delete(connection: Connection, now: float, tenant: str, document_id: str) -> bool:
+    kb_id = connection.execute(
+        select(documents.c.kb_id).where(documents.c.document_id == document_id, documents.c.tenant == tenant)
+    ).scalar_one_or_none()
+    if kb_id is None:
+        return False
+    locked_kb(connection, kb_id)  # first, as every other writer does: else two could wait for each other
     marked = connection.execute(
         update(documents)
         .where(
@@ -81,9 +87,8 @@ def delete(connection: Connection, now: float, tenant: str, document_id: str) ->
             documents.c.deleted_at.is_(None),
         )
         .values(deleted_at=now)
-        .returning(documents.c.kb_id)
-    ).scalar_one_or_none()
-    if marked is None:
+    )
+    if marked.rowcount != 1:
         return False
     # A later import under the same source must not bring the deleted versions back.
     connection.execute(
@@ -92,5 +97,5 @@ def delete(connection: Connection, now: float, tenant: str, document_id: str) ->
         .values(withdrawn_at=now)
     )
     bump_epoch(connection, tenant)
-    classes.bump_revision(connection, marked)
+    classes.bump_revision(connection, kb_id)
     return True

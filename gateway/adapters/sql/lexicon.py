@@ -75,12 +75,19 @@ def statistics(connection: Connection, query: ScopedQuery, terms: Iterable[str])
 def store(connection: Connection, kb_revision: str, classes: Sequence[ClassTerms]) -> None:
     """Replaces whatever was counted for the revision before."""
     drop(connection, kb_revision)
-    for counted in classes:
-        number = {"kb_revision": kb_revision, "acl_class": counted.acl_class}
-        connection.execute(insert(release_classes).values(**number, passages=counted.passages))
-        rows = [{**number, "term": term, "df": df} for term, df in counted.frequencies.items()]
+    passages = [{**_of(kb_revision, counted), "passages": counted.passages} for counted in classes]
+    terms = [
+        {**_of(kb_revision, counted), "term": term, "df": df}
+        for counted in classes
+        for term, df in counted.frequencies.items()
+    ]
+    for table, rows in ((release_classes, passages), (release_terms, terms)):
         for batch in batches(rows):
-            connection.execute(insert(release_terms), list(batch))
+            connection.execute(insert(table), list(batch))
+
+
+def _of(kb_revision: str, counted: ClassTerms) -> dict[str, Any]:
+    return {"kb_revision": kb_revision, "acl_class": counted.acl_class}
 
 
 def drop(connection: Connection, kb_revision: str) -> None:

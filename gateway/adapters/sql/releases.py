@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Row, and_, bindparam, select, update
 
 from gateway.adapters.sql import lexicon
 from gateway.adapters.sql.claims import held
-from gateway.adapters.sql.rows import to_json
+from gateway.adapters.sql.rows import padded, to_json
 from gateway.adapters.sql.tables import embedding_spaces, knowledge_bases, releases
 from gateway.errors import IllegalTransition, NotFound
 from gateway.ingest.catalog import ClassTerms
@@ -30,6 +30,8 @@ _BUILD_STATES = frozenset({ReleaseState.VALIDATING, ReleaseState.READY, ReleaseS
 
 _ACTIVE = (
     select(
+        knowledge_bases.c.tenant,
+        knowledge_bases.c.kb_id,
         releases.c.release_id,
         knowledge_bases.c.name,
         releases.c.kb_revision,
@@ -49,30 +51,41 @@ _ACTIVE = (
             ),
         ).join(embedding_spaces, embedding_spaces.c.space_id == releases.c.space_id)
     )
-    .where(knowledge_bases.c.kb_id == bindparam("kb_id"), knowledge_bases.c.tenant == bindparam("tenant"))
+    .where(knowledge_bases.c.kb_id.in_(bindparam("kb_ids", expanding=True)))
 )
+_ACTIVE_SPACES = select(releases.c.space_id).where(releases.c.state == ReleaseState.ACTIVE.value).distinct()
 _RECORDS = select(releases, knowledge_bases.c.name.label("knowledge_base")).join(
     knowledge_bases, knowledge_bases.c.kb_id == releases.c.kb_id
 )
 
 
-def active(connection: Connection, tenant: str, kb_id: str) -> RetrievalRelease | None:
-    row = connection.execute(_ACTIVE, {"tenant": tenant, "kb_id": kb_id}).one_or_none()
-    if row is None:
-        return None
-    release_id, name, kb_revision, sequence, space_id, model, dimension, text_form, config = row
-    space = EmbeddingSpace(space_id, model, dimension, text_form)
+def active(
+    connection: Connection, keys: Sequence[tuple[str, str]]
+) -> Mapping[tuple[str, str], RetrievalRelease | None]:
+    """For each (tenant, kb_id); None when it has none, or the knowledge base is another tenant's."""
+    found = connection.execute(_ACTIVE, {"kb_ids": padded([kb_id for _, kb_id in keys])})
+    known = {(row.tenant, row.kb_id): _active(row) for row in found}
+    return {key: known.get(key) for key in keys}
+
+
+def _active(row: Row[*tuple[Any, ...]]) -> RetrievalRelease:
+    space = EmbeddingSpace(row.space_id, row.model, row.dimension, row.text_form)
     return RetrievalRelease(
-        release_id=release_id,
-        tenant=tenant,
-        kb_id=kb_id,
-        knowledge_base=name,
-        kb_revision=kb_revision,
-        sequence=sequence,
+        release_id=row.release_id,
+        tenant=row.tenant,
+        kb_id=row.kb_id,
+        knowledge_base=row.name,
+        kb_revision=row.kb_revision,
+        sequence=row.release_sequence,
         space=space,
         collection=space.collection,
-        config=config_from(config),
+        config=config_from(row.config),
     )
+
+
+def active_spaces(connection: Connection) -> frozenset[str]:
+    """The ids of the spaces that active releases were embedded in."""
+    return frozenset(connection.execute(_ACTIVE_SPACES).scalars())
 
 
 def config_text(config: RetrievalConfig) -> str:

@@ -42,6 +42,11 @@ def batches(values: Sequence[T]) -> Iterator[Sequence[T]]:
     return (values[start : start + _BATCH] for start in range(0, len(values), _BATCH))
 
 
+def padded(values: Sequence[T]) -> list[T]:
+    """The values, the last repeated up to a power of two: so an IN list has few texts to compile."""
+    return [*values, *[values[-1]] * ((1 << (len(values) - 1).bit_length()) - len(values))]
+
+
 def insert_missing(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
     """Inserts the rows whose key isn't there yet, whoever else is inserting them."""
     if not rows:

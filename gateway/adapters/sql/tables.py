@@ -309,6 +309,23 @@ revocations = Table(
     _partial("uq_revocations_in_force", "tenant", "kind", "subject", where="lifted_at IS NULL", unique=True),
 )
 
+api_keys = Table(
+    "api_keys",
+    metadata,
+    _serial("seq"),
+    _text("key_id", unique=True),
+    _text("tenant"),
+    _text("name"),
+    _text("groups"),
+    _text("scopes"),
+    _text("digest"),
+    _text("created_by"),
+    _time("created_at"),
+    _time("expires_at", nullable=True),
+    _time("revoked_at", nullable=True),
+    Index(None, "tenant", "seq"),
+)
+
 audit = Table(
     "audit",
     metadata,

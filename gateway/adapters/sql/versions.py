@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, and_, bindparam, insert, select, update
 
 from gateway.access.authorizer import DocumentRef
-from gateway.adapters.sql.claims import held
+from gateway.adapters.sql.claims import held, still_held
 from gateway.adapters.sql.rows import batches, insert_missing, locked_kb
 from gateway.adapters.sql.tables import (
     document_versions,
@@ -44,13 +44,14 @@ _PLACES = select(vector_places.c.text_hash, vector_places.c.object_key, vector_p
 
 
 def unfinished(connection: Connection, claim: TaskClaim) -> list[VersionJob]:
-    held(connection, claim)
+    still_held(connection, claim)
     return [
         VersionJob(
             ref=DocumentRef(row.document_id, row.version),
             source=row.source,
             media_type=row.media_type,
             original_key=row.original_key,
+            sensitivity=row.sensitivity,
             state=VersionState(row.state),
         )
         for row in connection.execute(_UNFINISHED, {"task_id": claim.task_id})

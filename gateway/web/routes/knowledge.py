@@ -111,8 +111,9 @@ def _top_k(value: str | None, default: int) -> int:
 
 
 def _relevance(context: RequestContext, result: SearchResult, passages: int) -> str:
-    """``sufficient`` when the passages pass the evidence gate, ``weak`` below it, ``none``. An answer may
-    still be refused where its model isn't cleared for the passages' sensitivity.
+    """``sufficient`` when the passages pass the evidence gate, ``weak`` below it, ``none``;
+    ``uncalibrated`` where the gate has no thresholds. An answer may still be refused where its model
+    isn't cleared for the passages' sensitivity.
     """
     evidence = tuple(
         Evidence(n, c.chunk, c.score, c.raw_score, c.score_label, c.hit_reason)
@@ -120,6 +121,8 @@ def _relevance(context: RequestContext, result: SearchResult, passages: int) -> 
     )
     if not evidence:
         return "none"
+    if not context.release.config.calibrated:
+        return "uncalibrated"
     decision = decide(context.release.config, result.signals(evidence))
     return "sufficient" if decision.sufficient else "weak"
 

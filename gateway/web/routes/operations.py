@@ -14,12 +14,18 @@ async def health(_: Request) -> Response:
 
 
 async def ready(request: Request) -> Response:
-    """200 when every part answers, else 503 with the parts that don't."""
+    """200 when every part answers, else 503; ``details`` says since when and why a part is down."""
     services = services_of(request)
-    parts = await services.readiness.parts()
+    states = await services.readiness.states()
+    parts = {name: state.up for name, state in states.items()}
     parts["accepting"] = not services.registry.draining
+    details = {
+        name: {"since_s": round(state.since_s, 3), "code": state.code}
+        for name, state in states.items()
+        if not state.up
+    }
     good = all(parts.values())
-    return JsonResponse({"ready": good, "parts": parts}, 200 if good else 503)
+    return JsonResponse({"ready": good, "parts": parts, "details": details}, 200 if good else 503)
 
 
 async def metrics(request: Request) -> Response:

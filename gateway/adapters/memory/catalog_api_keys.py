@@ -1,0 +1,34 @@
+"""API keys of the in-memory catalog."""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from gateway.access.apikey import ApiKey
+from gateway.adapters.memory.catalog_rows import CatalogRows
+from gateway.errors import NotFound
+
+
+class ApiKeyRows(CatalogRows):
+    """ApiKeyStore over the dicts of the catalog."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        super().__init__(clock)
+        self._api_keys: dict[str, ApiKey] = {}
+
+    async def add_api_key(self, key: ApiKey) -> None:
+        self._api_keys[key.key_id] = key
+
+    async def api_key(self, key_id: str) -> ApiKey | None:
+        return self._api_keys.get(key_id)
+
+    async def api_keys(self, tenant: str) -> list[ApiKey]:
+        return [key for key in reversed(self._api_keys.values()) if key.tenant == tenant]
+
+    async def revoke_api_key(self, tenant: str, key_id: str) -> ApiKey:
+        key = self._api_keys.get(key_id)
+        if key is None or key.tenant != tenant:
+            raise NotFound()
+        if key.revoked_at is None:
+            key = self._api_keys[key_id] = replace(key, revoked_at=self._clock())
+        return key

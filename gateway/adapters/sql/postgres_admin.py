@@ -1,0 +1,65 @@
+"""What only an operator does to PostgreSQL: migrating it, and letting the runtime account in."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from sqlalchemy import URL, Connection, NullPool, func, select, text
+
+from gateway.adapters.sql.postgres_engine import engine_of, postgres_url
+from gateway.adapters.sql.postgres_errors import translated_errors
+from gateway.errors import ConfigurationError
+
+T = TypeVar("T")
+
+_CONNECT_S = 10.0
+#: a migration that waits longer for a table would make every request behind it wait as well
+_SETTINGS = {"lock_timeout": "60s"}
+_VERSION_TABLE = "alembic_version"
+_IS_ROLE = text("SELECT 1 FROM pg_roles WHERE rolname = :name")
+
+
+def run(url: URL, work: Callable[[Connection], T]) -> T:
+    """``work`` as one transaction. Blocks; a loop may be running in the calling thread.
+
+    Raises CatalogUnavailable, or what ``work`` raises; then nothing is written.
+    """
+    with ThreadPoolExecutor(1, thread_name_prefix="postgres-admin") as thread:
+        return thread.submit(lambda: asyncio.run(_run(url, work))).result()
+
+
+async def _run(url: URL, work: Callable[[Connection], T]) -> T:
+    engine = engine_of(url, _SETTINGS, connect_s=_CONNECT_S, poolclass=NullPool)
+    with translated_errors():
+        async with engine.begin() as connection:
+            return await connection.run_sync(work)
+
+
+def grant_runtime(url: str, account: str) -> None:
+    """Gives ``account`` what a running gateway needs and nothing else, for today's tables and those that
+    later migrations by this same account will make: rows, and the sequences that number them.
+
+    Granting again changes nothing. Blocks. Raises ConfigurationError (``account_unknown``,
+    ``database_url_invalid``), CatalogUnavailable.
+    """
+    run(postgres_url(url), lambda connection: _grant(connection, account))
+
+
+def _grant(connection: Connection, account: str) -> None:
+    if connection.execute(_IS_ROLE, {"name": account}).one_or_none() is None:
+        raise ConfigurationError("account_unknown", "the database has no such account; create it first")
+    quoted = connection.dialect.identifier_preparer.quote_identifier
+    schema = quoted(str(connection.execute(select(func.current_schema())).scalar_one()))
+    role = quoted(account)
+    later = f"ALTER DEFAULT PRIVILEGES IN SCHEMA {schema} GRANT"
+    for statement in (
+        f"REVOKE ALL ON ALL TABLES IN SCHEMA {schema} FROM {role}",
+        f"GRANT USAGE ON SCHEMA {schema} TO {role}",
+        f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {role}",
+        f"REVOKE INSERT, UPDATE, DELETE ON {schema}.{_VERSION_TABLE} FROM {role}",
+        f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA {schema} TO {role}",
+        f"{later} SELECT, INSERT, UPDATE, DELETE ON TABLES TO {role}",
+        f"{later} USAGE ON SEQUENCES TO {role}",
+    ):
+        connection.exec_driver_sql(statement)
