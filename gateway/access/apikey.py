@@ -19,7 +19,8 @@ _MAX_GROUPS = 200
 class ApiKey:
     """One key. ``digest`` is the hex HMAC-SHA256 of its secret; times are seconds since the epoch.
 
-    Its holder is the subject ``apikey:<name>``, so that no key can pose as a person.
+    Its holder is the subject ``apikey:<name>``, so that no key can pose as a person. ``owner`` is the person
+    whom it goes back to, also when a key made it: once he is revoked, it is refused.
     """
 
     key_id: str
@@ -29,6 +30,7 @@ class ApiKey:
     scopes: frozenset[str]
     digest: str
     created_by: str
+    owner: str
     created_at: float
     expires_at: float | None
     revoked_at: float | None

@@ -192,7 +192,8 @@ class Authorizer:
         brings. Raises PrincipalRevoked, CatalogUnavailable.
         """
         stamp = await self._catalog.tenant_stamp(principal.tenant)
-        if principal.subject in (await self._revocations_of(principal.tenant, stamp)).users:
+        revoked = await self._revocations_of(principal.tenant, stamp)
+        if not principal.accountable.isdisjoint(revoked.users):
             raise PrincipalRevoked()
 
     async def permitted(self, principal: Principal) -> list[AccessScope]:
@@ -215,7 +216,7 @@ class Authorizer:
     async def _scopes(self, principal: Principal, name: str | None) -> list[AccessScope]:
         stamp = await self._catalog.tenant_stamp(principal.tenant)
         revoked = await self._revocations_of(principal.tenant, stamp)
-        if principal.subject in revoked.users:
+        if not principal.accountable.isdisjoint(revoked.users):
             raise PrincipalRevoked()
         names = await self._principals.names(principal)
         denied_as = names & {f"group:{group}" for group in revoked.groups}

@@ -26,13 +26,17 @@ def checked_name(value: object, what: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """A verified caller. ``expires_at`` is in seconds since the epoch."""
+    """A verified caller. ``expires_at`` is in seconds since the epoch.
+
+    ``owner`` is the person that an API key goes back to; None = the subject itself.
+    """
 
     tenant: str
     subject: str
     groups: frozenset[str]
     scopes: frozenset[str]
     expires_at: float
+    owner: str | None = None
 
     def __post_init__(self) -> None:
         checked_name(self.tenant, "tenant")
@@ -47,6 +51,11 @@ class Principal:
         """What an ACL entry can match: ``user:…``, ``group:…`` and ``public``."""
         groups = {f"group:{group}" for group in self.groups}
         return frozenset({f"user:{self.subject}", "public"} | groups)
+
+    @property
+    def accountable(self) -> frozenset[str]:
+        """The subjects of whom none may be revoked: a key dies with the person who made it."""
+        return frozenset({self.subject, self.owner or self.subject})
 
     def require(self, scope: str) -> None:
         """Raises ScopeMissing unless the token carries ``scope``."""

@@ -98,9 +98,12 @@ def _import(gateway: GatewayClient, knowledge_base: str, documents: Iterable[Sam
     alike: dict[str, list[SampleDocument]] = defaultdict(list)
     for document in documents:
         alike[str(_fields(document))].append(document)
-    for group in alike.values():
-        files = [(document.source, document.read()) for document in group]
-        task = wait_for(gateway, gateway.upload(files, _fields(group[0]))["task_id"])
+    accepted = [
+        gateway.upload([(document.source, document.read()) for document in group], _fields(group[0]))
+        for group in alike.values()
+    ]
+    for upload in accepted:
+        task = wait_for(gateway, upload["task_id"])
         if task["state"] != "SUCCEEDED":
             raise DemoFailed(f"{task['error']}")
     release(gateway, knowledge_base)

@@ -175,6 +175,17 @@ async def test_a_key_makes_no_key_that_outlives_it(server: Server) -> None:
     assert [key.created_by for key in made] == ["apikey:ci", "apikey:ci", "ann"]
 
 
+async def test_a_key_dies_with_the_person_who_made_it(server: Server) -> None:
+    """Also one that was made by a key of his: a revoked user is refused whatever he brings."""
+    parent = await server.made(scopes=["ask", "operate"])
+    child = await server.made(parent["api_key"])
+    other = await server.made(server.operator(subject="bob"))
+    await server.world.catalog.revoke("acme", RevocationKind.USER, "ann", "left", "operator")
+    for key, expected in ((parent, 403), (child, 403), (other, 200)):
+        status, body = await server.send("GET", "/v1/search?query=limit", key["api_key"])
+        assert status == expected, body
+
+
 BAD_FIELDS: dict[str, dict[str, object]] = {
     "name missing": {"name": None},
     "name empty": {"name": ""},

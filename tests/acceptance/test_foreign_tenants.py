@@ -1,4 +1,7 @@
-"""What belongs to another tenant looks like what doesn't exist, at every door; names never widen a search."""
+"""What belongs to another tenant looks like what doesn't exist, at every door; names never widen a search.
+
+On twins and on both sides' real parts.
+"""
 
 import json
 from collections.abc import AsyncIterator, Mapping
@@ -12,11 +15,13 @@ import pytest_asyncio
 from gateway.access.principal import SCOPES
 from gateway.adapters.memory.models import Gate, ScriptedModel
 from tests.acceptance.doors import DOORS, JSON, Door, all_routes, json_body, upload_body
+from tests.harness.grounds import Worlds
+from tests.harness.kept import kept_of
 from tests.harness.serving import serving_world
 from tests.harness.wire import Wire, connected, request
-from tests.harness.world import World
+from tests.harness.world import Hold, World
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 SECRET = "The vault of Acme opens with the code 7421 at the north gate."
 OTHER = "Globex sells left-handed scissors in three sizes and two colours."
@@ -45,12 +50,11 @@ class Tenants:
         headers = {n: v for n, v in head.headers.items() if n not in {"date", "x-request-id"}}
         return head.status, headers, _without_ids(body)
 
-    def kept_of(self, tenant: str) -> list[str]:
+    async def kept_of(self, tenant: str) -> list[str]:
         """Every row of the tenant, and its revocation epoch."""
-        tables = [t for t in vars(self.world.catalog).values() if isinstance(t, dict)]
-        rows = [repr(row) for table in tables for row in table.values()]
-        owned = [row for row in rows if f"tenant='{tenant}'" in row]
-        return [*owned, repr(vars(self.world.catalog)["_epochs"].get(tenant, 0))]
+        kept = await kept_of(self.world.catalog, tenant)
+        assert kept
+        return kept
 
     def running(self) -> list[str]:
         return [session.request_id for session in self.world.registry.of_tenant("acme")]
@@ -63,16 +67,17 @@ def _without_ids(body: bytes) -> object:
     return {name: value for name, value in content.items() if name not in {"request_id", "trace_id"}}
 
 
-@pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def tenants() -> AsyncIterator[Tenants]:
+@pytest_asyncio.fixture(loop_scope="session", scope="module")
+async def tenants(worlds: Worlds) -> AsyncIterator[Tenants]:
     gate = Gate()
-    world = World(
-        model=ScriptedModel(["The code is 7421 [1]."], hold={0: gate}), requests_per_minute=1_000_000
-    )
-    await world.learn({"vault.md": SECRET}, allow=("public",))
-    await world.learn({"vault.md": SECRET + " It is oiled in May."}, allow=("public",))
-    await world.learn({"scissors.md": OTHER}, tenant="globex", knowledge_base="catalogue", allow=("public",))
-    async with serving_world(world) as port:
+    model = ScriptedModel(["The code is 7421 [1]."], hold={0: gate})
+    endless = {"requests_per_minute": 1_000_000, "total_cap_ms": 3_600_000, "sse_sessions": 1000}
+    async with worlds.world(model=model, **endless) as world, serving_world(world) as port:
+        await world.learn({"vault.md": SECRET}, allow=("public",))
+        await world.learn({"vault.md": SECRET + " It is oiled in May."}, allow=("public",))
+        await world.learn(
+            {"scissors.md": OTHER}, tenant="globex", knowledge_base="catalogue", allow=("public",)
+        )
         tenants = Tenants(world, port)
         async with connected(port) as wire:
             with anyio.fail_after(PATIENCE_S):
@@ -143,11 +148,11 @@ async def test_a_foreign_id_gets_the_answer_of_an_unknown_one(
     tenants: Tenants, door: Door, kind: str
 ) -> None:
     """404, the same bytes and headers as for an id that nobody has; nothing of the owner's changes."""
-    before = tenants.kept_of("acme")
+    before = await tenants.kept_of("acme")
     foreign = await tenants.send(door, "globex", tenants.ids[kind])
     assert foreign == await tenants.send(door, "globex", UNKNOWN)
     assert foreign[0] == 404
-    assert tenants.kept_of("acme") == before
+    assert await tenants.kept_of("acme") == before
     assert tenants.running() == [tenants.ids["running"]]
     assert tenants.world.model.called == 1
 
@@ -200,22 +205,22 @@ async def test_a_foreign_name_gets_the_answer_of_an_unknown_one(
             filled = {name: text.replace(word, value) for name, text in filled.items()}
         return {name: text.encode() if name == "body" else text for name, text in filled.items()}
 
-    before = tenants.kept_of("acme")
+    before = await tenants.kept_of("acme")
     foreign = await tenants.send(door, "globex", **filled(True))
     assert foreign == await tenants.send(door, "globex", **filled(False))
     assert foreign[0] == 404 or foreign[2] in ({"documents": []}, {"releases": []})
     assert "7421" not in repr(foreign)
-    assert tenants.kept_of("acme") == before
+    assert await tenants.kept_of("acme") == before
     assert tenants.world.model.called == 1
 
 
 async def test_an_upload_under_a_foreign_name_stays_in_its_own_tenant(tenants: Tenants) -> None:
     """Two tenants may each have a handbook; the other's isn't touched."""
-    before = tenants.kept_of("acme")
+    before = await tenants.kept_of("acme")
     upload = next(d for d in DOORS if str(d) == "POST /v1/documents")
     status, _, _ = await tenants.send(upload, "globex", body=upload_body(knowledge_base="handbook"))
     assert status == 202
-    assert tenants.kept_of("acme") == before
+    assert await tenants.kept_of("acme") == before
 
 
 async def test_lists_show_nothing_of_another_tenant(tenants: Tenants) -> None:
@@ -274,14 +279,16 @@ OMITTED: dict[str, tuple[tuple[str, ...], dict[str, object], int, str]] = {
 }
 
 
-@pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def bases() -> AsyncIterator[tuple[World, int]]:
-    world = World(requests_per_minute=1_000_000)
-    for name, allow in BASES.items():
-        await world.learn({f"{name}.md": SECRET}, knowledge_base=name, allow=allow)
-    world.vectors.available = False  # whoever searches gets a 503
-    async with serving_world(world) as port:
-        yield world, port
+@pytest_asyncio.fixture(loop_scope="session", scope="module")
+async def bases(worlds: Worlds) -> AsyncIterator[tuple[World, int]]:
+    """Three knowledge bases, and a hold that anybody who searches would run into."""
+    held = {f"vectors.{method}": Hold() for method in ("dense", "lexical", "fetch")}
+    async with worlds.world(requests_per_minute=1_000_000, holds=held) as world:
+        for name, allow in BASES.items():
+            await world.learn({f"{name}.md": SECRET}, knowledge_base=name, allow=allow)
+        async with serving_world(world) as port:
+            yield world, port
+        assert not any(hold.gate.reached.is_set() for hold in held.values())
 
 
 @pytest.mark.parametrize(("groups", "fields", "status", "code"), OMITTED.values(), ids=OMITTED)

@@ -1,4 +1,4 @@
-"""Hostile names on the real vector store: each is matched literally or refused, and finds no more rows."""
+"""Hostile names on both real vector stores: each is matched literally or refused, and finds no more rows."""
 
 import itertools
 import json
@@ -172,6 +172,7 @@ def test_names_that_can_be_matched_are_matched_literally(hostile: Hostile) -> No
 
     Each caller then sees exactly the one document that names him, by exactly its own category.
     """
+    tasks = {}
     for label, name in NAMES.items():
         text = f"The lamp number {label} is lit at noon."
         form = {"knowledge_base": name, "category": name, "activate": "true", "allow": [f"group:{name}"]}
@@ -183,7 +184,9 @@ def test_names_that_can_be_matched_are_matched_literally(hostile: Hostile) -> No
             files=[("file", ("a.md", text.encode()))],
         )
         assert response.status_code == 202, (label, response.text)
-        task = hostile.ended(response.json()["task_id"])
+        tasks[label] = response.json()["task_id"]
+    for label, task_id in tasks.items():
+        task = hostile.ended(task_id)
         assert task["state"] == "SUCCEEDED", (label, task)
     for label, name in NAMES.items():
         expected = [f"The lamp number {label} is lit at noon."]

@@ -1,13 +1,22 @@
-"""A revoked user has no right left on any door; activating needs the right to release."""
+"""A revoked user has no right left on any door; activating needs the right to release.
+
+On twins and on both sides' real parts.
+"""
 
 import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
 
 import pytest
+import pytest_asyncio
 
 from gateway.stream.revocation import RevocationKind
+from tests.harness.grounds import Worlds
 from tests.harness.serving import serving_world
 from tests.harness.wire import request
 from tests.harness.world import World
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 ALL = ("ask", "ingest", "release", "revoke", "operate")
 JSON = {"Content-Type": "application/json"}
@@ -35,21 +44,35 @@ DOORS = [
 ]
 
 
+@dataclass(frozen=True)
+class Server:
+    """One knowledge base, and a revoked user: ann."""
+
+    world: World
+    port: int
+
+
+@pytest_asyncio.fixture(loop_scope="session", scope="module")
+async def server(worlds: Worlds) -> AsyncIterator[Server]:
+    async with worlds.world() as world, serving_world(world) as port:
+        await world.learn({"a.md": "# A\n\nSomething to know.\n"})
+        await world.catalog.revoke("acme", RevocationKind.USER, "ann", "left", "root")
+        yield Server(world, port)
+
+
 @pytest.mark.parametrize(("method", "path", "body"), DOORS, ids=[f"{m} {p}" for m, p, _ in DOORS])
-async def test_a_revoked_user_is_refused_at_every_door(method: str, path: str, body: object) -> None:
+async def test_a_revoked_user_is_refused_at_every_door(
+    server: Server, method: str, path: str, body: object
+) -> None:
     """Whatever scopes his token has; he can't lift his own revocation either."""
-    world = World()
-    await world.learn({"a.md": "# A\n\nSomething to know.\n"})
-    await world.catalog.revoke("acme", RevocationKind.USER, "ann", "left", "root")
-    async with serving_world(world) as port:
-        head, answer = await request(
-            port,
-            method,
-            path,
-            token=world.token(scopes=ALL),
-            body=b"" if body is None else json.dumps(body).encode(),
-            headers={} if body is None else JSON,
-        )
+    head, answer = await request(
+        server.port,
+        method,
+        path,
+        token=server.world.token(scopes=ALL),
+        body=b"" if body is None else json.dumps(body).encode(),
+        headers={} if body is None else JSON,
+    )
     assert head.status == 403
     assert json.loads(answer)["code"] == "principal_revoked"
 
@@ -65,30 +88,28 @@ def form(**fields: str) -> tuple[bytes, dict[str, str]]:
 
 
 @pytest.mark.parametrize(
-    ("scopes", "activate", "status"),
-    [(("ingest",), "false", 202), (("ingest",), "true", 403), (("ingest", "release"), "true", 202)],
+    ("name", "scopes", "activate", "status"),
+    [
+        ("kept", ("ingest",), "false", 202),
+        ("not-for-you", ("ingest",), "true", 403),
+        ("published", ("ingest", "release"), "true", 202),
+    ],
 )
 async def test_activating_with_an_upload_needs_the_right_to_release(
-    scopes: tuple[str, ...], activate: str, status: int
+    server: Server, name: str, scopes: tuple[str, ...], activate: str, status: int
 ) -> None:
     """It would publish whatever else is ready; refused before anything is stored."""
-    world = World()
-    body, headers = form(knowledge_base="handbook", allow="public", activate=activate)
-    async with serving_world(world) as port:
-        head, _ = await request(
-            port, "POST", "/v1/documents", token=world.token(scopes=scopes), body=body, headers=headers
-        )
+    body, headers = form(knowledge_base=name, allow="public", activate=activate)
+    token = server.world.token(subject="bob", scopes=scopes)
+    head, _ = await request(server.port, "POST", "/v1/documents", token=token, body=body, headers=headers)
     assert head.status == status
-    assert bool(await world.catalog.documents("acme", "handbook")) is (status == 202)
+    assert bool(await server.world.catalog.documents("acme", name)) is (status == 202)
 
 
 @pytest.mark.parametrize(("scope", "status"), [("ingest", 403), ("release", 202)])
-async def test_a_build_is_cancelled_by_whoever_may_release(scope: str, status: int) -> None:
+async def test_a_build_is_cancelled_by_whoever_may_release(server: Server, scope: str, status: int) -> None:
     """An import by whoever may ingest; the task's kind decides."""
-    world = World()
-    await world.learn({"a.md": "# A\n\nSomething to know.\n"})
-    task = await world.catalog.accept_release("acme", "handbook", 600)
-    path = f"/v1/tasks/{task.task_id}"
-    async with serving_world(world) as port:
-        head, _ = await request(port, "DELETE", path, token=world.token(scopes=(scope,)))
+    task = await server.world.catalog.accept_release("acme", "handbook", 600)
+    token = server.world.token(subject="bob", scopes=(scope,))
+    head, _ = await request(server.port, "DELETE", f"/v1/tasks/{task.task_id}", token=token)
     assert head.status == status

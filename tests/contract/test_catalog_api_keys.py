@@ -24,6 +24,7 @@ def key(clock: Clock, key_id: str = "k1", tenant: str = "acme", **changes: objec
         scopes=frozenset({"ask", "ingest"}),
         digest="d" * 64,
         created_by="ann",
+        owner="ann",
         created_at=clock(),
         expires_at=clock() + 600.5,
         revoked_at=None,

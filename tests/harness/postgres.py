@@ -36,8 +36,12 @@ _SETTINGS = {
     "autovacuum": "off",  # it would hold up dropping and copying databases
     "log_min_messages": "warning",
 }
-#: ends the server when its standard input is closed: however the test process ends, the server does
-_WATCHED = '"$@" </dev/null & server=$!; cat >/dev/null; kill -QUIT $server; wait $server'
+#: ends the server when its standard input is closed: however the test process ends, the server does, and
+#: its files go too unless a word was said before
+_WATCHED = (
+    '"$@" </dev/null & server=$!; read -r word; kill -QUIT $server; wait $server; '
+    '[ -n "$word" ] || rm -rf "$PWD"'
+)
 
 
 @contextlib.contextmanager
@@ -165,7 +169,7 @@ class PostgresServer:
         with contextlib.suppress(psutil.NoSuchProcess, FileNotFoundError):
             self.resume()
         watch, self._watch = self._watch, None
-        watch.communicate()
+        watch.communicate(b"stop\n")
         (self._data / "postmaster.pid").unlink(missing_ok=True)
 
     close = stop

@@ -70,7 +70,7 @@ class PostgresDatabase:
         self._running: set[asyncio.Task[Any]] = set()
         self._connected: weakref.WeakSet[asyncpg.Connection[Any]] = weakref.WeakSet()
         self._questions: dict[Any, Coalescer[Any, Any]] = {}
-        self._readers = self._pool(url, connections // 2, cap_s)
+        self._readers = self._pool(url, max(1, connections // 2), cap_s)  # 0 would mean no bound
         self._workers = self._pool(url, connections - connections // 2, self._work_cap_s)
         self._looks = self._readers.execution_options(isolation_level="AUTOCOMMIT")
         self._snapshots = self._readers.execution_options(**_SNAPSHOT)
