@@ -1,4 +1,7 @@
-"""Bad input of every kind: the right status and code, nothing written, no part and no model called."""
+"""Bad input of every kind: the right status and code, nothing written, no part and no model called.
+
+Twins are enough for what must never reach a part; what does reach one is sent to both sides' as well.
+"""
 
 import json
 from collections.abc import AsyncIterator, Mapping
@@ -21,11 +24,12 @@ from tests.acceptance.doors import (
     multipart,
     upload_body,
 )
+from tests.harness.grounds import Worlds
 from tests.harness.serving import serving_world
 from tests.harness.wire import Head, connected, request
 from tests.harness.world import World
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 TEXT = {"limits.md": "# Limits\n\nThe upload limit is 42 megabytes for every member of staff.\n"}
 ALL_SCOPES = tuple(SCOPES)
@@ -73,7 +77,7 @@ class Server:
         return body
 
 
-@pytest_asyncio.fixture(loop_scope="module", scope="module")
+@pytest_asyncio.fixture(loop_scope="session", scope="module")
 async def server() -> AsyncIterator[Server]:
     world = World(upload_max_bytes=200_000, document_max_bytes=100_000, requests_per_minute=1_000_000)
     await world.learn(TEXT)
@@ -568,12 +572,10 @@ async def test_an_idempotency_key_is_a_short_text(server: Server, key: str) -> N
 # -- and the good ones ---------------------------------------------------------------------------
 
 
-async def test_the_same_doors_open_to_good_input() -> None:
+async def test_the_same_doors_open_to_good_input(worlds: Worlds) -> None:
     """Otherwise everything above could be refused for a reason nobody meant."""
-    world = World()
-    await world.learn(TEXT)
-    async with serving_world(world) as port:
-        server = Server(world, port)
+    async with worlds.world() as world, serving_world(world) as port:
+        await world.learn(TEXT)
         statuses = {}
         for door in DOORS:
             async with connected(port) as wire:
@@ -584,7 +586,15 @@ async def test_the_same_doors_open_to_good_input() -> None:
                 statuses[str(door)] = (await wire.read_head()).status
         assert not {name for name, status in statuses.items() if status not in {200, 201, 202, 404, 409}}
         assert sum(status == 404 for status in statuses.values()) == sum(d.takes_an_id for d in DOORS)
-        assert server.world.model.called == 1
+        assert world.model.called == 1
+
+
+@pytest_asyncio.fixture(loop_scope="session", scope="module")
+async def open_server(worlds: Worlds) -> AsyncIterator[Server]:
+    """A gateway whose parts all work."""
+    async with worlds.world() as world, serving_world(world) as port:
+        await world.learn(TEXT)
+        yield Server(world, port)
 
 
 BINARIES = {
@@ -598,22 +608,19 @@ BINARIES = {
 
 
 @pytest.mark.parametrize("content", BINARIES.values(), ids=BINARIES)
-async def test_a_binary_that_claims_to_be_text_fails_its_task_with_a_reason(content: bytes) -> None:
+async def test_a_binary_that_claims_to_be_text_fails_its_task_with_a_reason(
+    open_server: Server, content: bytes
+) -> None:
     """202, then FAILED with a sentence for a person; the active release stays."""
-    world = World()
-    await world.learn(TEXT)
-    async with serving_world(world) as port:
-        server = Server(world, port)
-        body = upload_body({"activate": "true"}, content=content)
-        head, accepted = await server.send(UPLOAD, body=body)
-        assert head.status == 202
-        claim = await world.catalog.claim("test", 600, 5)
-        assert claim is not None
-        await world.worker.work(claim)
-        _, task = await server.send(DOORS[8], path=f"/v1/tasks/{accepted['task_id']}")
-        assert (task["state"], task["error"]["code"]) == ("FAILED", "documents_failed")
-        (document,) = task["documents"]
-        assert document["state"] == "FAILED"
-        assert len(document["error"].split()) > 2
-        releases = await world.catalog.releases("acme", "handbook")
-        assert [release.state.value for release in releases] == ["ACTIVE"]
+    world = open_server.world
+    body = upload_body({"activate": "true"}, content=content)
+    head, accepted = await open_server.send(UPLOAD, body=body)
+    assert head.status == 202
+    await world.work()
+    _, task = await open_server.send(DOORS[8], path=f"/v1/tasks/{accepted['task_id']}")
+    assert (task["state"], task["error"]["code"]) == ("FAILED", "documents_failed")
+    (document,) = task["documents"]
+    assert document["state"] == "FAILED"
+    assert len(document["error"].split()) > 2
+    releases = await world.catalog.releases("acme", "handbook")
+    assert [release.state.value for release in releases] == ["ACTIVE"]

@@ -1,4 +1,7 @@
-"""The command line against a real server: what people read, what scripts read, and the exit codes."""
+"""The command line against a real server: what people read, what scripts read, and the exit codes.
+
+Commands that are answered by a server run against both sides; the others never reach one.
+"""
 
 import asyncio
 import contextlib
@@ -14,6 +17,7 @@ import pytest_asyncio
 
 from loadtest.model_stub import ModelStub, serve_stub
 from tests.harness.process import Finished, GatewayProcess, gateway_process, run_command, spawned
+from tests.harness.sides import Side
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -33,9 +37,11 @@ async def stub() -> AsyncIterator[ModelStub]:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def gateway(stub: ModelStub, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GatewayProcess]:
+async def gateway(
+    side: Side, stub: ModelStub, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[GatewayProcess]:
     env = {"GATEWAY_MODEL_BASE_URL": stub.base_url, "GATEWAY_IDLE_CAP_MS": "60000"}
-    async with gateway_process(tmp_path_factory.mktemp("cli"), env=env) as one:
+    async with gateway_process(tmp_path_factory.mktemp("cli"), side=side, env=env) as one:
         await one.learn(TEXT)
         yield one
         assert await one.stop() == 0

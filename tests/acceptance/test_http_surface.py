@@ -1,4 +1,8 @@
-"""The HTTP surface as a client meets it: fields, scores, life cycles, revocations, limits, headers."""
+"""The HTTP surface as a client meets it: fields, scores, life cycles, revocations, limits, headers.
+
+On twins and on both sides' real parts where a part has a say. Scores at chosen angles, series, headers and
+full bulkheads are the gateway's own doing, so twins are enough.
+"""
 
 import json
 import math
@@ -17,6 +21,7 @@ from gateway.context import Deadline
 from gateway.retrieval.chunk import embedded_text
 from gateway.web.middleware import CONTENT_SECURITY_POLICY
 from tests.acceptance.doors import JSON, MULTIPART, json_body, upload_body
+from tests.harness.grounds import MemoryWorlds, Worlds
 from tests.harness.serving import serving_world
 from tests.harness.wire import Head, connected, request
 from tests.harness.wire import ask as ask_wire
@@ -26,7 +31,9 @@ ALL_SCOPES = tuple(SCOPES)
 QUESTION = "What is the upload limit?"
 LIMITS = "# Limits\n\nThe upload limit is 42 megabytes for every member of staff.\n"
 OTHERS = {"parking.md": "# Parking\n\nThe garage closes at nine in the evening.\n"}
-PATIENCE_S = 30
+PATIENCE_S = 60
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 @dataclass(frozen=True)
@@ -61,11 +68,6 @@ class Api:
             "POST", "/v1/documents", upload_body(fields, **content), headers=headers, token=token
         )
 
-    async def work(self) -> None:
-        """Does every task that waits."""
-        while (claim := await self.world.catalog.claim("test", 600, 5)) is not None:
-            await self.world.worker.work(claim)
-
     async def ask(self, **arguments: Any) -> tuple[int, str]:
         """Status, and the code of the problem or the answer's status."""
         async with connected(self.port) as wire:
@@ -82,11 +84,11 @@ class Api:
 
 
 @asynccontextmanager
-async def api(**options: Any) -> AsyncIterator[Api]:
-    world = World(**options)
-    await world.learn({"limits.md": LIMITS})
-    async with serving_world(world) as port:
-        with anyio.fail_after(PATIENCE_S):
+async def api(worlds: Worlds | None = None, **options: Any) -> AsyncIterator[Api]:
+    """Over twins, unless told otherwise."""
+    with anyio.fail_after(PATIENCE_S):
+        async with (worlds or MemoryWorlds()).world(**options) as world, serving_world(world) as port:
+            await world.learn({"limits.md": LIMITS})
             yield Api(world, port)
 
 
@@ -98,9 +100,9 @@ RESULT_FIELDS = {
 }
 
 
-async def test_a_search_result_has_every_field_of_the_contract() -> None:
+async def test_a_search_result_has_every_field_of_the_contract(worlds: Worlds) -> None:
     """Nothing more either: what isn't in the contract is no promise."""
-    async with api() as gateway:
+    async with api(worlds) as gateway:
         body = await gateway.get("/v1/search?query=upload+limit")
     assert set(body) == {"results", "hints", "mode", "served_by", "relevance", "trace_id"}
     assert (body["mode"], body["served_by"], body["relevance"]) == ("auto", "sdk", "sufficient")
@@ -170,12 +172,11 @@ async def test_a_hit_of_the_words_alone_has_no_distance() -> None:
     assert by_uri["omega.md"]["hit_reason"] == "dense #1"
 
 
-async def test_search_keeps_rank_order_top_k_and_category() -> None:
+async def test_search_keeps_rank_order_top_k_and_category(worlds: Worlds) -> None:
     """Best first by raw score; the category filters, it doesn't boost."""
-    world = World()
-    await world.learn({f"limit{i}.md": f"{LIMITS}{'filler ' * i}" for i in range(9)}, category="rules")
-    await world.learn(OTHERS, category="house")
-    async with serving_world(world) as port:
+    async with worlds.world() as world, serving_world(world) as port:
+        await world.learn({f"limit{i}.md": f"{LIMITS}{'filler ' * i}" for i in range(9)}, category="rules")
+        await world.learn(OTHERS, category="house")
         gateway = Api(world, port)
         ranked = [r["raw_score"] for r in (await gateway.get("/v1/search?query=limit"))["results"]]
         assert len(ranked) == world.settings.top_k
@@ -186,9 +187,9 @@ async def test_search_keeps_rank_order_top_k_and_category() -> None:
             assert [result["uri"] for result in found] == uris
 
 
-async def test_a_source_is_checked_again_each_time_it_is_looked_at() -> None:
+async def test_a_source_is_checked_again_each_time_it_is_looked_at(worlds: Worlds) -> None:
     """The chip of an old answer shows nothing once the document was revoked or deleted."""
-    async with api() as gateway:
+    async with api(worlds) as gateway:
         (result,) = (await gateway.get("/v1/search?query=limit"))["results"]
         path = f"/v1/sources/{result['chunk_id']}"
         passage = await gateway.get(path)
@@ -208,9 +209,9 @@ async def test_a_source_is_checked_again_each_time_it_is_looked_at() -> None:
 # -- documents and tasks -----------------------------------------------------------------------------
 
 
-async def test_a_document_is_accepted_built_listed_and_deleted() -> None:
+async def test_a_document_is_accepted_built_listed_and_deleted(worlds: Worlds) -> None:
     """202 with its id; the task ends SUCCEEDED; the release with it is active; then it is gone at once."""
-    async with api() as gateway:
+    async with api(worlds) as gateway:
         head, accepted = await gateway.upload(
             {"activate": "true", "category": "rules", "deny": "group:temps"}
         )
@@ -218,7 +219,7 @@ async def test_a_document_is_accepted_built_listed_and_deleted() -> None:
         (document,) = accepted["documents"]
         assert set(document) == {"document_id", "document_version", "source"}
         assert (document["document_version"], document["source"]) == (1, "note.md")
-        await gateway.work()
+        await gateway.world.work()
         task = await gateway.get(f"/v1/tasks/{accepted['task_id']}")
         assert (task["kind"], task["state"], task["error"]) == ("import", "SUCCEEDED", None)
         assert [d["state"] for d in task["documents"]] == ["READY"]
@@ -236,9 +237,9 @@ async def test_a_document_is_accepted_built_listed_and_deleted() -> None:
         assert [result["uri"] for result in results] == ["limits.md"]
 
 
-async def test_the_same_upload_is_the_same_version_and_other_bytes_are_the_next() -> None:
+async def test_the_same_upload_is_the_same_version_and_other_bytes_are_the_next(worlds: Worlds) -> None:
     """Same knowledge base and source: one document."""
-    async with api() as gateway:
+    async with api(worlds) as gateway:
         first = (await gateway.upload())[1]["documents"][0]
         again = (await gateway.upload())[1]["documents"][0]
         other = (await gateway.upload(content=b"# Note\n\nThe code is 9999 now.\n"))[1]["documents"][0]
@@ -246,9 +247,9 @@ async def test_the_same_upload_is_the_same_version_and_other_bytes_are_the_next(
     assert (other["document_id"], other["document_version"]) == (first["document_id"], 2)
 
 
-async def test_an_idempotency_key_names_one_upload() -> None:
+async def test_an_idempotency_key_names_one_upload(worlds: Worlds) -> None:
     """The same request gets the same answer, another one 422; another tenant's key is another key."""
-    async with api() as gateway:
+    async with api(worlds) as gateway:
         _, first = await gateway.upload(key="k-1")
         head, again = await gateway.upload(key="k-1")
         assert (head.status, again) == (202, first)
@@ -260,15 +261,15 @@ async def test_an_idempotency_key_names_one_upload() -> None:
         assert other["task_id"] != first["task_id"]
 
 
-async def test_a_waiting_task_can_be_cancelled_once() -> None:
+async def test_a_waiting_task_can_be_cancelled_once(worlds: Worlds) -> None:
     """202, and it never runs; afterwards there is nothing left to cancel."""
-    async with api() as gateway:
+    async with api(worlds) as gateway:
         _, accepted = await gateway.upload()
         path = f"/v1/tasks/{accepted['task_id']}"
         before = await gateway.get(path)
         assert (before["state"], before["progress"]["done"]) == ("PENDING", 0)
         assert (await gateway.send("DELETE", path))[0].status == 202
-        await gateway.work()
+        await gateway.world.work()
         assert (await gateway.get(path))["state"] == "CANCELLED"
         assert (await gateway.send("DELETE", path))[0].status == 404
 
@@ -276,13 +277,13 @@ async def test_a_waiting_task_can_be_cancelled_once() -> None:
 # -- releases -----------------------------------------------------------------------------------------
 
 
-async def test_a_release_is_built_activated_and_rolled_back() -> None:
+async def test_a_release_is_built_activated_and_rolled_back(worlds: Worlds) -> None:
     """Sequences only rise; the wrong expectation is a conflict and changes nothing."""
-    async with api() as gateway:
+    async with api(worlds) as gateway:
         await gateway.upload()
         head, accepted = await gateway.send("POST", "/v1/releases", {"knowledge_base": "handbook"})
         assert head.status == 202
-        await gateway.work()
+        await gateway.world.work()
         task = await gateway.get(f"/v1/tasks/{accepted['task_id']}")
         assert (task["kind"], task["state"]) == ("release", "SUCCEEDED")
         before = await releases(gateway)
@@ -304,9 +305,9 @@ async def test_a_release_is_built_activated_and_rolled_back() -> None:
         assert [result["uri"] for result in results] == ["limits.md"]
 
 
-async def test_there_is_nothing_to_roll_back_to_after_one_release() -> None:
+async def test_there_is_nothing_to_roll_back_to_after_one_release(worlds: Worlds) -> None:
     """409, not an empty knowledge base."""
-    async with api() as gateway:
+    async with api(worlds) as gateway:
         head, problem = await gateway.send("POST", "/v1/releases/rollback", {"knowledge_base": "handbook"})
         assert (head.status, problem["code"]) == (409, "release_conflict")
         assert await gateway.ask() == (200, "ANSWERED")
@@ -337,10 +338,12 @@ async def revoke(gateway: Api, kind: str, subject: str) -> str:
 
 
 @pytest.mark.parametrize("kind", REVOKED)
-async def test_a_revocation_blocks_the_next_question_and_a_lift_restores_it(kind: str) -> None:
+async def test_a_revocation_blocks_the_next_question_and_a_lift_restores_it(
+    worlds: Worlds, kind: str
+) -> None:
     """At once, without a model call, and only while it is in force; revoking twice is one revocation."""
     subject, expected = REVOKED[kind]
-    async with api() as gateway:
+    async with api(worlds) as gateway:
         subject = subject or await gateway.only_document()
         assert await gateway.ask() == (200, "ANSWERED")
         revocation = await revoke(gateway, kind, subject)
@@ -361,9 +364,9 @@ async def test_a_revocation_blocks_the_next_question_and_a_lift_restores_it(kind
 
 
 @pytest.mark.parametrize("kind", ["user", "group"])
-async def test_a_revoked_name_touches_nobody_else(kind: str) -> None:
+async def test_a_revoked_name_touches_nobody_else(worlds: Worlds, kind: str) -> None:
     """Names are compared whole: `an` and `Ann` aren't `ann`, and another tenant's ann stays."""
-    async with api() as gateway:
+    async with api(worlds) as gateway:
         for other in ("an", "Ann", "annn", "staf", "STAFF"):
             await revoke(gateway, kind, other)
         assert await gateway.ask() == (200, "ANSWERED")
@@ -376,10 +379,10 @@ async def test_a_revoked_name_touches_nobody_else(kind: str) -> None:
 # -- sessions -----------------------------------------------------------------------------------------
 
 
-async def test_an_operator_sees_and_kills_a_running_answer() -> None:
+async def test_an_operator_sees_and_kills_a_running_answer(worlds: Worlds) -> None:
     """Listed without its question; killed once; the stream ends with `killed`."""
     gate = Gate()
-    async with api(model=ScriptedModel(["The limit ", "is 42 [1]."], hold={1: gate})) as gateway:
+    async with api(worlds, model=ScriptedModel(["The limit ", "is 42 [1]."], hold={1: gate})) as gateway:
         async with connected(gateway.port) as wire:
             await wire.ask(gateway.world.token(), QUESTION)
             await gate.reached.wait()
@@ -400,10 +403,10 @@ async def test_an_operator_sees_and_kills_a_running_answer() -> None:
 
 
 @pytest.mark.parametrize("subject", ["bob", "Ann", "ann2"])
-async def test_only_the_asker_stops_an_answer(subject: str) -> None:
+async def test_only_the_asker_stops_an_answer(worlds: Worlds, subject: str) -> None:
     """Somebody else of the same tenant gets the 404 of an unknown id, and the answer goes on."""
     gate = Gate()
-    async with api(model=ScriptedModel(["The limit ", "is 42 [1]."], hold={1: gate})) as gateway:
+    async with api(worlds, model=ScriptedModel(["The limit ", "is 42 [1]."], hold={1: gate})) as gateway:
         async with connected(gateway.port) as wire:
             await wire.ask(gateway.world.token(), QUESTION)
             await gate.reached.wait()
@@ -562,7 +565,7 @@ async def test_a_full_bulkhead_turns_away_at_once(settings: dict[str, int], stag
     """503 overloaded with Retry-After, before any embedding; the place is usable again afterwards."""
     gate = Gate()
     model = ScriptedModel(["The limit is 42 [1]."], hold={0: gate})
-    async with api(model=model, **settings) as gateway:
+    async with api(None, model=model, **settings) as gateway:
         async with connected(gateway.port) as wire:
             await wire.ask(gateway.world.token(), QUESTION)
             await gate.reached.wait()
@@ -576,4 +579,5 @@ async def test_a_full_bulkhead_turns_away_at_once(settings: dict[str, int], stag
             assert (await wire.all_events())[-1].name == "done"
         await gateway.world.registry.idle()
         assert await gateway.ask() == (200, "ANSWERED")
+        await gateway.world.registry.idle()
         gateway.world.assert_nothing_held()

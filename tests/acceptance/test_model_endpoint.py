@@ -1,4 +1,7 @@
-"""Answers of an outside model, through a real server: exact text, honest ends, nothing left running."""
+"""Answers of an outside model, through a real server: exact text, honest ends, nothing left running.
+
+On both sides, but for a model that stalls: the caps that end it run in the serving process alone.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -11,6 +14,7 @@ import pytest_asyncio
 from gateway.client import StreamEvent
 from loadtest.model_stub import ModelStub, serve_stub
 from tests.harness.process import GatewayProcess, eventually, gateway_process, run_command
+from tests.harness.sides import Side
 from tests.harness.wire import Wire, connected
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -35,7 +39,9 @@ async def stub() -> AsyncIterator[ModelStub]:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def patient(stub: ModelStub, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GatewayProcess]:
+async def patient(
+    side: Side, stub: ModelStub, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[GatewayProcess]:
     """Waits long for the model, and says all it can in its log."""
     env = {
         "GATEWAY_MODEL_BASE_URL": stub.base_url,
@@ -45,7 +51,7 @@ async def patient(stub: ModelStub, tmp_path_factory: pytest.TempPathFactory) -> 
         "GATEWAY_TOTAL_CAP_MS": "60000",
         "GATEWAY_LOG_LEVEL": "debug",
     }
-    async with gateway_process(tmp_path_factory.mktemp("patient"), env=env) as one:
+    async with gateway_process(tmp_path_factory.mktemp("patient"), side=side, env=env) as one:
         await one.learn(TEXT)
         await one.learn(SECRET, sensitivity="2")
         await one.learn(SECRET, sensitivity="2", knowledge_base="board")

@@ -244,7 +244,7 @@ class World:
             )
         )
         await self.work()
-        task = await self.catalog.task(tenant, accepted.task_id)
+        task: TaskRecord | None = await self.catalog.task(tenant, accepted.task_id)
         assert task is not None
         return task
 
