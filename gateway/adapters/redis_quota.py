@@ -79,6 +79,14 @@ return 1
 
 
 @dataclass(frozen=True, slots=True)
+class QuotaServer:
+    """The Redis behind a quota. ``evicts``: when its memory is full it drops keys, leases among them."""
+
+    version: str
+    evicts: bool
+
+
+@dataclass(frozen=True, slots=True)
 class _Place:
     """Where one reservation lies in Redis; no two of them can be written alike."""
 
@@ -199,6 +207,15 @@ class RedisQuota:
         """Redis answers and is open, so that calls may start. Raises QuotaUnavailable."""
         word, wait_ms = await self._within_cap(self._asked(self._look, (_INCARNATION,), (self._lease_ms,)))
         _check_open(word, wait_ms)
+
+    async def server(self) -> QuotaServer:
+        """Which Redis it is, open or not; changes nothing. Raises QuotaUnavailable."""
+        found = await self._within_cap(self._server())
+        return QuotaServer(found["redis_version"], found["maxmemory_policy"] != "noeviction")
+
+    async def _server(self) -> dict[str, Any]:
+        with redis_errors():
+            return {**await self._redis.info("server"), **await self._redis.info("memory")}
 
     async def start_incarnation(self) -> bool:
         """Opens a Redis without an incarnation at once; False when it has one, which then stays as it is.

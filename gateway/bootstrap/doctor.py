@@ -1,37 +1,26 @@
 """The doctor: looks at every part as a start would, and says what is wrong and what to do about it."""
 
+import platform
 import sqlite3
+import stat
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from enum import StrEnum
 
+import gateway
 from gateway.adapters.sql.sqlite import has_wal_reset_bug
 from gateway.bootstrap import fitness
+from gateway.bootstrap.advice import advice_for, told
 from gateway.bootstrap.parts import PartsOpener
 from gateway.context import Deadline
-from gateway.errors import ConfigurationError, GatewayError
+from gateway.errors import ConfigurationError, DeadlineExceeded, GatewayError
 from gateway.settings import Settings
 
 #: leases and validity dates are compared with the clocks of two machines
 _SKEW_S = 2.0
 _EMBED_CAP_MS = 5000
-_ADVICE = {
-    "schema_not_migrated": "run qa-gateway migrate with the owner's account",
-    "schema_unknown": "another version of this program has written it: run that one, or a newer one",
-    "catalog_unavailable": "check GATEWAY_DATABASE_URL, the server and its firewall",
-    "vector_store_unavailable": "check GATEWAY_MILVUS_URI, _TOKEN; qa-gateway migrate makes the collection",
-    "object_store_unavailable": "check GATEWAY_OBJECT_STORE_URL, the bucket and AWS_* credentials",
-    "quota_unavailable": "check GATEWAY_REDIS_URL",
-    "identity_unavailable": "check GATEWAY_OIDC_ISSUER: its discovery document and keys must be reachable",
-    "embedder_unavailable": "check GATEWAY_EMBEDDING_BASE_URL and _API_KEY",
-    "embedding_space_mismatch": "set the embedder that the release was built with",
-    "not_calibrated": "questions get 503: fit it with python -m eval.gate, set GATEWAY_CALIBRATION",
-    "account_too_powerful": "give the runtime an account of its own: qa-gateway migrate --runtime-account",
-    "model_unavailable": "check GATEWAY_MODEL_BASE_URL and _API_KEY",
-    "clock_skew": "synchronise the clocks of this machine and the database's",
-    "not_shared": "a folder of one machine: several machines need an object store (GATEWAY_OBJECT_STORE_URL)",
-}
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 class Verdict(StrEnum):
@@ -51,7 +40,7 @@ class Finding:
 
     @property
     def advice(self) -> str:
-        return "" if self.verdict is Verdict.OK else _ADVICE.get(self.code, "")
+        return "" if self.verdict is Verdict.OK else advice_for(self.code)
 
 
 async def examine(settings: Settings) -> list[Finding]:
@@ -88,20 +77,31 @@ class _Examination:
                 await look()
             except ConfigurationError as error:
                 self._failed(part, error.reason, error.detail)
+            except DeadlineExceeded as error:
+                self._failed(part, f"{part}_unavailable", error.detail)
             except GatewayError as error:
-                self._failed(part, error.code, error.detail or error.title)
+                self._failed(part, error.code, told(error))
         return self._findings
 
     def _look_at_settings(self) -> None:
-        for text in fitness.incomplete(self._settings):
+        settings = self._settings
+        self._ok(
+            "settings",
+            f"qa-gateway {gateway.__version__}, Python {platform.python_version()}, {settings.env}, "
+            f"data in {settings.data_dir}",
+        )
+        for text in fitness.incomplete(settings):
             self._failed("settings", "settings_incomplete", text)
-        if self._settings.env == "production":
-            for text in fitness.embedded_parts(self._settings):
+        if settings.env == "production":
+            for text in fitness.embedded_parts(settings):
                 self._failed("settings", "production_needs_servers", text)
-        if self._settings.workers > 1:
-            for text in fitness.unshared_parts(self._settings):
+        if settings.workers > 1:
+            for text in fitness.unshared_parts(settings):
                 self._failed("settings", "workers_need_servers", text)
-        self._ok("settings", f"{self._settings.env}, data in {self._settings.data_dir}")
+        if settings.data_dir.is_dir() and settings.data_dir.stat().st_mode & _OTHERS:
+            self._warn(
+                "settings", "data_dir_open", "other accounts of this machine may enter the data folder"
+            )
 
     async def _look_at_catalog(self) -> None:
         if self._settings.database_url is None:
@@ -138,8 +138,8 @@ class _Examination:
         self._ok("vector_store", f"the collection {await store.prepare(space)} is there")
 
     async def _look_at_objects(self) -> None:
-        await self._opener.objects()
         if self._settings.object_store_url is not None:
+            await self._opener.objects()
             self._ok("object_store", "may list, write, read and delete")
         elif self._settings.database_url is not None:
             self._warn("object_store", "not_shared", "originals lie in the data folder")
@@ -147,12 +147,15 @@ class _Examination:
             self._ok("object_store", "the data folder")
 
     async def _look_at_quota(self) -> None:
-        self._opener.quota()
         if self._settings.redis_url is None:
             self._ok("quota", "counted in this process")
-        else:
-            await self._opener.checks["quota"]()
-            self._ok("quota", "Redis, shared by all processes")
+            return
+        quota = self._opener.redis_quota(self._settings.redis_url)
+        server = await quota.server()
+        self._ok("quota", f"Redis {server.version}, shared by all processes")
+        if server.evicts:
+            self._warn("quota", "quota_evicts", "Redis drops keys when its memory is full")
+        await quota.ping()
 
     async def _look_at_identity(self) -> None:
         pepper = self._opener.pepper() if self._settings.api_key_pepper is not None else None
@@ -177,11 +180,13 @@ class _Examination:
             self._failed("model", "model_unavailable", f"{model.name} doesn't answer to GET /models")
 
     def _look_at_powers(self, part: str, powers: list[str]) -> None:
-        for power in powers:
-            if self._settings.env == "production":
-                self._failed(part, "account_too_powerful", power)
-            else:
-                self._warn(part, "account_too_powerful", power)
+        if not powers:
+            return
+        detail = f"its account may do more than read and write rows: {fitness.some_of(powers)}"
+        if self._settings.env == "production":
+            self._failed(part, "account_too_powerful", detail)
+        else:
+            self._warn(part, "account_too_powerful", detail)
 
     def _ok(self, part: str, detail: str) -> None:
         self._findings.append(Finding(part, Verdict.OK, "ok", detail))

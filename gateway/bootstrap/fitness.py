@@ -5,6 +5,9 @@ from collections.abc import Iterable
 from gateway.errors import ConfigurationError
 from gateway.settings import Settings
 
+#: problems of one kind that are named before the rest is counted
+_NAMED = 4
+
 
 def refuse_unfit(settings: Settings) -> None:
     """Settings that can't work together, or not in production. Raises ConfigurationError."""
@@ -51,24 +54,29 @@ def unshared_parts(settings: Settings) -> list[str]:
     return [f"{name} is not set" for value, name in needed if value is None]
 
 
-def refuse_powerful(settings: Settings, part: str, powers: Iterable[str]) -> None:
-    """Production refuses an account that may create, drop or alter. Raises ConfigurationError."""
-    if settings.env == "production":
-        _refuse("account_too_powerful", f"the {part}'s runtime account may change its schema", powers)
+def refuse_powerful(account: str, powers: Iterable[str]) -> None:
+    """An account that may do more than read and write rows. Raises ConfigurationError."""
+    _refuse("account_too_powerful", f"{account} may do more than read and write rows", powers)
 
 
-def refuse_other_space(settings: Settings, embedder: str, released: frozenset[str]) -> None:
-    """Production refuses an embedder that can't be asked for what is released. Raises ConfigurationError."""
-    if settings.env == "production":
-        others = sorted(released - {embedder})
-        _refuse(
-            "embedding_space_mismatch",
-            f"the embedder makes {embedder}",
-            [f"an active release holds {space}" for space in others],
-        )
+def refuse_other_space(embedder: str, released: Iterable[str]) -> None:
+    """An embedder that can't be asked for what is released. Raises ConfigurationError."""
+    others = sorted(set(released) - {embedder})
+    _refuse(
+        "embedding_space_mismatch",
+        f"the embedder makes {embedder}",
+        [f"an active release holds {space}" for space in others],
+    )
+
+
+def some_of(problems: list[str]) -> str:
+    """All of them in one line, or the first few and how many there are besides."""
+    if len(problems) <= _NAMED:
+        return "; ".join(problems)
+    return f"{'; '.join(problems[: _NAMED - 1])}; and {len(problems) - _NAMED + 1} more"
 
 
 def _refuse(reason: str, because: str, problems: Iterable[str]) -> None:
     found = list(problems)
     if found:
-        raise ConfigurationError(reason, f"{because}: {'; '.join(found)}")
+        raise ConfigurationError(reason, f"{because}: {some_of(found)}")

@@ -64,16 +64,15 @@ def imports_inside(settings: Settings) -> bool:
 
 async def _import_parts(settings: Settings, opener: PartsOpener, stack: AsyncExitStack) -> ImportParts:
     catalog = await opener.catalog()
-    refuse_powerful(settings, "database", await catalog.excess_privileges())
-    vectors = await opener.vectors(may_create=settings.env == "development")
+    offline_embedder = opener.offline_embedder()
+    space = offline_embedder.space
     if settings.env == "production":
-        refuse_powerful(settings, "vector store", await vectors.privileges())
+        refuse_powerful("the database's account", await catalog.excess_privileges())
+        refuse_other_space(space.space_id, await catalog.active_spaces())
+    vectors = await opener.runtime_vectors()
     objects = await opener.objects()
     parser = ChildParser(cap_s=settings.parse_cap_s, max_bytes=settings.document_max_bytes)
     stack.push_async_callback(parser.aclose)
-    offline_embedder = opener.offline_embedder()
-    space = offline_embedder.space
-    refuse_other_space(settings, space.space_id, await catalog.active_spaces())
     return ImportParts(
         catalog=catalog,
         objects=objects,
@@ -102,5 +101,5 @@ async def _serving_parts(settings: Settings, stack: AsyncExitStack) -> Parts:
         api_keys=pepper,
         embedder=embedder,
         model=opener.model(embedder),
-        quota=opener.quota(),
+        quota=await opener.answering_quota(),
     )

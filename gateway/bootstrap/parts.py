@@ -24,9 +24,19 @@ from gateway.adapters.objects import StoredObjects, open_objects
 from gateway.adapters.sql.catalog import SqlCatalog, open_catalog, open_postgres
 from gateway.admission.quota import LocalQuota, Quota
 from gateway.answer.model import AnswerModel
+from gateway.bootstrap.fitness import refuse_powerful
 from gateway.bootstrap.identity import local_key, made_data_dir
 from gateway.bootstrap.waiting import patiently
 from gateway.context import Deadline
+from gateway.errors import (
+    CatalogUnavailable,
+    ConfigurationError,
+    EmbeddingSpaceMismatch,
+    ObjectStoreUnavailable,
+    QuotaUnavailable,
+    Unavailable,
+    VectorStoreUnavailable,
+)
 from gateway.release.model import EmbeddingSpace, RetrievalConfig
 from gateway.retrieval.embedding import Embedder
 from gateway.settings import Settings
@@ -64,6 +74,7 @@ class PartsOpener:
                 lambda: self._stack.enter_async_context(
                     open_postgres(url, connections=settings.database_connections, cap_s=cap_s)
                 ),
+                CatalogUnavailable,
             )
         self.checks["catalog"] = catalog.ping
         return catalog
@@ -78,22 +89,46 @@ class PartsOpener:
             self._stack.push_async_callback(lite.aclose)
             await lite.start()
             store = MilvusStore(lite.endpoint)
+            self._stack.push_async_callback(store.aclose)
         else:
-            endpoint = Endpoint(settings.milvus_uri, _plain(settings.milvus_token) or "")
-            store = MilvusStore(lambda: endpoint, server_layout, may_create=may_create)
-        self._stack.push_async_callback(store.aclose)
+            store = self.vectors_as(_plain(settings.milvus_token) or "", may_create=may_create)
 
         async def ping() -> None:
             await store.ping(Deadline.after(_PING_MS))
 
-        await self._wait_for("vector_store", ping)
+        await self._wait_for("vector_store", ping, VectorStoreUnavailable)
         self.checks["vector_store"] = ping
+        return store
+
+    def vectors_as(self, token: str, *, may_create: bool = False) -> MilvusStore:
+        """The server's, with this token; nothing is asked yet."""
+        endpoint = Endpoint(self._settings.milvus_uri or "", token)
+        store = MilvusStore(lambda: endpoint, server_layout, may_create=may_create)
+        self._stack.push_async_callback(store.aclose)
+        return store
+
+    async def runtime_vectors(self) -> MilvusStore:
+        """In production a server that is fit for it, with the collection that ``migrate`` has made.
+
+        Raises ConfigurationError for an account that may do more, or a collection of another space.
+        """
+        production = self._settings.env == "production"
+        store = await self.vectors(may_create=not production)
+        if not production:
+            return store
+        powers = await self._wait_for("vector_store", store.privileges, VectorStoreUnavailable)
+        refuse_powerful("the vector store's account", powers)
+        space = self.offline_embedder().space
+        try:
+            await self._wait_for("vector_store", lambda: store.prepare(space), VectorStoreUnavailable)
+        except EmbeddingSpaceMismatch as error:
+            raise ConfigurationError(error.code, error.detail) from error
         return store
 
     async def objects(self) -> StoredObjects:
         url = self._settings.object_store_url
         objects = open_objects(url or made_data_dir(self._settings.data_dir) / "objects")
-        await self._wait_for("object_store", objects.ping)
+        await self._wait_for("object_store", objects.ping, ObjectStoreUnavailable)
         self.checks["object_store"] = objects.ping
         return objects
 
@@ -170,13 +205,20 @@ class PartsOpener:
         """Counted in this process, or by Redis for all of them."""
         if self._settings.redis_url is None:
             return LocalQuota(self._settings.quota_concurrency)
-        return self.redis_quota(self._settings.redis_url.get_secret_value())
+        return self.redis_quota(self._settings.redis_url)
 
-    def redis_quota(self, url: str) -> "RedisQuota":
+    async def answering_quota(self) -> Quota:
+        """The same, once Redis answers. One that is closed is no reason to wait: only questions need it."""
+        if self._settings.redis_url is None:
+            return self.quota()
+        quota = self.redis_quota(self._settings.redis_url)
+        await self._wait_for("quota", quota.server, QuotaUnavailable)
+        return quota
+
+    def redis_quota(self, redis_url: SecretStr) -> "RedisQuota":
         from gateway.adapters.redis_quota import RedisQuota
 
-        settings = self._settings
-
+        settings, url = self._settings, redis_url.get_secret_value()
         lease_s = settings.total_cap_ms / 1000 + settings.drain_s + _LEASE_GRACE_S
         quota = RedisQuota(url, settings.quota_concurrency, lease_s, settings.quota_cap_ms)
         self._stack.push_async_callback(quota.aclose)
@@ -205,8 +247,8 @@ class PartsOpener:
         self.checks["model"] = model.ping
         return model
 
-    async def _wait_for(self, part: str, open_part: Callable[[], Awaitable[T]]) -> T:
-        return await patiently(part, self._settings.start_wait_s, open_part)
+    async def _wait_for(self, part: str, open_part: Callable[[], Awaitable[T]], down: type[Unavailable]) -> T:
+        return await patiently(part, self._settings.start_wait_s, open_part, down)
 
 
 def process_name() -> str:

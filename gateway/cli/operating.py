@@ -2,19 +2,28 @@
 
 import asyncio
 import json
-import os
+from pathlib import Path
 from typing import Annotated
 
 import typer
+from pydantic import Field, SecretStr
+from rich.markup import escape
 from rich.table import Table
 
 from gateway.cli.options import AsJson, DataDir, exiting, out, settings_with
 from gateway.observe.logging import configure_logging
+from gateway.settings import Settings
 
 # The parts take seconds to import: only a command that looks at them does so.
 
 _PASSWORD = "GATEWAY_MILVUS_ACCOUNT_PASSWORD"  # noqa: S105 - the variable's name
 _STYLES = {"ok": "green", "warning": "yellow", "failed": "red"}
+
+
+class _OwnerSettings(Settings):
+    """What only ``migrate`` is told; the bounds of a password are Milvus' own."""
+
+    milvus_account_password: SecretStr | None = Field(default=None, min_length=6, max_length=72)
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -34,10 +43,8 @@ def migrate(
     data_dir: DataDir = None,
 ) -> int:
     """Bring schema, collection and grants to what this version needs, with the owner's accounts."""
-    password = os.environ.get(_PASSWORD, "")
-    if milvus_account is not None and not password:
-        raise typer.BadParameter(f"set {_PASSWORD} to the account's password")
-    chosen = settings_with(data_dir)
+    chosen = _owner_settings(data_dir)
+    account = None if milvus_account is None else (milvus_account, _account_password(chosen))
     configure_logging(chosen.log_level)
 
     from gateway.bootstrap.migrating import migrate_parts
@@ -47,7 +54,7 @@ def migrate(
             chosen,
             lambda line: out.print(line, markup=False),
             runtime_account=runtime_account,
-            milvus_account=None if milvus_account is None else (milvus_account, password),
+            milvus_account=account,
         )
     )
     return 0
@@ -70,6 +77,16 @@ def doctor(as_json: AsJson = False, data_dir: DataDir = None) -> int:
         for one in findings:
             verdict = f"[{_STYLES[one.verdict.value]}]{one.verdict.value}[/]"
             text = one.detail if one.code == "ok" else f"{one.detail} ({one.code})"
-            table.add_row(one.part, verdict, f"{text}\n→ {one.advice}" if one.advice else text)
+            table.add_row(one.part, verdict, escape(f"{text}\n→ {one.advice}" if one.advice else text))
         out.print(table)
     return int(any(one.verdict is Verdict.FAILED for one in findings))
+
+
+def _owner_settings(data_dir: Path | None) -> _OwnerSettings:
+    return _OwnerSettings() if data_dir is None else _OwnerSettings(data_dir=data_dir)
+
+
+def _account_password(settings: _OwnerSettings) -> str:
+    if settings.milvus_account_password is None:
+        raise typer.BadParameter(f"set {_PASSWORD} to the account's password")
+    return settings.milvus_account_password.get_secret_value()

@@ -1,4 +1,7 @@
-"""The chat page in a real browser, against a small server that plays every ending of a stream."""
+"""The chat page in a real browser, against a small server that plays every ending of a stream.
+
+No gateway is behind it, so there are no sides: the page knows only what comes over the wire.
+"""
 
 import json
 import os

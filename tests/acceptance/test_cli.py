@@ -1,6 +1,7 @@
 """The command line against a real server: what people read, what scripts read, and the exit codes.
 
-Commands that are answered by a server run against both sides; the others never reach one.
+What a command makes of the gateway's knowledge is asked of both sides; what it makes of its own mistakes, of
+refusals and of broken answers doesn't depend on the parts behind the server, so one side is enough.
 """
 
 import asyncio
@@ -17,7 +18,7 @@ import pytest_asyncio
 
 from loadtest.model_stub import ModelStub, serve_stub
 from tests.harness.process import Finished, GatewayProcess, gateway_process, run_command, spawned
-from tests.harness.sides import Side
+from tests.harness.sides import SIDES, Side
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -36,15 +37,36 @@ async def stub() -> AsyncIterator[ModelStub]:
         yield one
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def gateway(
-    side: Side, stub: ModelStub, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[GatewayProcess]:
+@contextlib.asynccontextmanager
+async def gateway_on(side: Side, stub: ModelStub, folder: Path) -> AsyncIterator[GatewayProcess]:
     env = {"GATEWAY_MODEL_BASE_URL": stub.base_url, "GATEWAY_IDLE_CAP_MS": "60000"}
-    async with gateway_process(tmp_path_factory.mktemp("cli"), side=side, env=env) as one:
+    async with gateway_process(folder, side=side, env=env) as one:
         await one.learn(TEXT)
         yield one
         assert await one.stop() == 0
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def embedded_gateway(
+    embedded: Side, stub: ModelStub, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[GatewayProcess]:
+    async with gateway_on(embedded, stub, tmp_path_factory.mktemp("cli")) as one:
+        yield one
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def servers_gateway(
+    servers: Side, stub: ModelStub, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[GatewayProcess]:
+    async with gateway_on(servers, stub, tmp_path_factory.mktemp("cli")) as one:
+        yield one
+
+
+@pytest.fixture(scope="module", params=SIDES)
+def gateway(request: pytest.FixtureRequest) -> GatewayProcess:
+    """One on each side."""
+    found: GatewayProcess = request.getfixturevalue(f"{request.param}_gateway")
+    return found
 
 
 def told(gateway: GatewayProcess, *scopes: str, **who: str) -> dict[str, str]:
@@ -78,9 +100,9 @@ async def test_events_come_one_a_line(gateway: GatewayProcess, stub: ModelStub) 
     assert "上限是" in asked.out
 
 
-async def test_a_refusal_has_an_exit_code_of_its_own(gateway: GatewayProcess) -> None:
+async def test_a_refusal_has_an_exit_code_of_its_own(embedded_gateway: GatewayProcess) -> None:
     """Exit 3; the reasons on stderr, no text on stdout; with `--json` the events on stdout."""
-    env = told(gateway)
+    env = told(embedded_gateway)
     spoken, written = await asyncio.gather(
         run_command("ask", UNANSWERABLE, env=env), run_command("ask", UNANSWERABLE, "--json", env=env)
     )
@@ -91,10 +113,12 @@ async def test_a_refusal_has_an_exit_code_of_its_own(gateway: GatewayProcess) ->
     assert all(reason in spoken.err for reason in written.lines[-1]["reasons"])
 
 
-async def test_an_answer_that_breaks_off_is_a_failure(gateway: GatewayProcess, stub: ModelStub) -> None:
+async def test_an_answer_that_breaks_off_is_a_failure(
+    embedded_gateway: GatewayProcess, stub: ModelStub
+) -> None:
     """Exit 1 and the code on stderr; what came stays on stdout."""
     stub.script(tokens=["The limit ", "is "], die_after_tokens=2, die_how="eof")
-    asked = await run_command("ask", QUESTION, env=told(gateway))
+    asked = await run_command("ask", QUESTION, env=told(embedded_gateway))
     assert (asked.code, asked.out.rstrip()) == (FAILED, "The limit is")
     assert asked.err.strip().startswith("upstream_failed: ")
 
@@ -132,13 +156,13 @@ async def answering(content: bytes) -> AsyncIterator[str]:
 
 
 async def test_ctrl_c_stops_the_answer_and_the_model(
-    gateway: GatewayProcess, stub: ModelStub, tmp_path: Path
+    embedded_gateway: GatewayProcess, stub: ModelStub, tmp_path: Path
 ) -> None:
     """Exit 1 without a traceback; the model's call is closed."""
     stub.script(tokens=["The limit ", "is "], stall_after_tokens=1)
     begun = len(stub.calls)
     errors = tmp_path / "stderr.txt"
-    async with spawned("ask", QUESTION, errors=errors, env=told(gateway)) as process:
+    async with spawned("ask", QUESTION, errors=errors, env=told(embedded_gateway)) as process:
         with anyio.fail_after(PATIENCE_S):
             await stub.until(lambda s: len(s.calls) > begun and s.calls[begun].tokens == 1)
             process.send_signal(signal.SIGINT)
@@ -175,18 +199,18 @@ PROBLEMS: dict[str, tuple[tuple[str, ...], tuple[str, ...], str]] = {
 
 @pytest.mark.parametrize(("command", "scopes", "code"), PROBLEMS.values(), ids=PROBLEMS)
 async def test_what_the_server_refuses_is_one_line(
-    gateway: GatewayProcess, command: tuple[str, ...], scopes: tuple[str, ...], code: str
+    embedded_gateway: GatewayProcess, command: tuple[str, ...], scopes: tuple[str, ...], code: str
 ) -> None:
     """Exit 1; the server's code first, nothing on stdout."""
-    refused = await run_command(*command, env=told(gateway, *scopes))
+    refused = await run_command(*command, env=told(embedded_gateway, *scopes))
     assert (refused.code, refused.out) == (FAILED, "")
     assert refused.err.startswith(f"{code}: ")
     assert len(refused.err.splitlines()) == 1
 
 
-async def test_a_token_that_is_none_is_one_line(gateway: GatewayProcess) -> None:
+async def test_a_token_that_is_none_is_one_line(embedded_gateway: GatewayProcess) -> None:
     """Exit 1, `token_invalid`, and the token isn't repeated."""
-    refused = await run_command("ask", "x", env=told(gateway) | {"GATEWAY_TOKEN": "none-of-yours"})
+    refused = await run_command("ask", "x", env=told(embedded_gateway) | {"GATEWAY_TOKEN": "none-of-yours"})
     assert (refused.code, refused.out) == (FAILED, "")
     assert refused.err.startswith("token_invalid: ")
     assert "none-of-yours" not in refused.err

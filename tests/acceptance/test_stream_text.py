@@ -1,4 +1,8 @@
-"""Whatever text a model writes arrives at the client unchanged: line ends, emoji, very long lines."""
+"""Whatever text a model writes arrives at the client unchanged: line ends, emoji, very long lines.
+
+Over twins alone: between the model and the client there is no other part. ``test_model_endpoint`` sends texts
+through both sides' processes.
+"""
 
 import anyio
 import anyio.to_thread

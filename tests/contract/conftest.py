@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import pytest_asyncio
 
 from gateway.adapters.memory.catalog import MemoryCatalog
 from gateway.adapters.sql.catalog import open_catalog, open_postgres
+from gateway.adapters.sql.postgres import PostgresDatabase
+from gateway.adapters.sql.postgres_engine import postgres_url
 from tests.contract.catalog_world import Catalog, Clock, World
-from tests.harness.empty_postgres import empty_catalog
+from tests.harness.empty_postgres import emptied
 
 if TYPE_CHECKING:
     from tests.harness.postgres import PostgresServer
@@ -38,17 +41,25 @@ def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(scope="session")
-def opened_once(postgres: "PostgresServer") -> str:
-    """The URL of a PostgreSQL database that a catalog has been opened in."""
-    url = postgres.migrated()
+class TestsClock:
+    """The clock of a database that outlives tests: each test's own, one after the other."""
 
-    async def open_once() -> None:
-        async with open_postgres(url, connections=2, cap_s=10):
-            pass
+    current: Clock
 
-    asyncio.run(open_once())
-    return url
+    def __call__(self) -> float:
+        return self.current()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def postgres_catalog(postgres: "PostgresServer") -> AsyncIterator[tuple[PostgresDatabase, TestsClock]]:
+    """A database on PostgreSQL for the tests of one module: emptying it is cheaper than connecting again."""
+    url, clock = postgres.migrated(), TestsClock()
+    async with open_postgres(url, connections=2, cap_s=10):
+        pass  # the first opening leaves an incarnation
+    database = PostgresDatabase(postgres_url(url), connections=2, cap_s=10, clock=clock)
+    clock.current = Clock()
+    yield database, clock
+    await database.aclose()
 
 
 @pytest.fixture(params=["memory", "embedded", "real"])
@@ -60,10 +71,12 @@ def opening(request: pytest.FixtureRequest, clock: Clock) -> AbstractAsyncContex
         path = request.getfixturevalue("tmp_path") / "catalog.sqlite3"
         shutil.copyfile(request.getfixturevalue("migrated"), path)
         return open_catalog(path, clock=clock)
-    return empty_catalog(request.getfixturevalue("opened_once"), clock)
+    database, its_clock = request.getfixturevalue("postgres_catalog")
+    its_clock.current = clock
+    return emptied(database)
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def catalog(opening: AbstractAsyncContextManager[Catalog]) -> AsyncIterator[Catalog]:
     """An empty catalog under test."""
     async with opening as opened:

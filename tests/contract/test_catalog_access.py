@@ -22,6 +22,9 @@ from tests.contract.catalog_world import (
     upload,
 )
 
+#: a PostgreSQL database is kept for the whole module
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 NOBODY = Acl(frozenset())
 
 

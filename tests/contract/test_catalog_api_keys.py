@@ -8,6 +8,9 @@ from gateway.access.apikey import ApiKey, ApiKeyStore
 from gateway.errors import NotFound
 from tests.contract.catalog_world import HOSTILE_NAMES, Clock
 
+#: a PostgreSQL database is kept for the whole module
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 
 @pytest.fixture
 def store(catalog: ApiKeyStore) -> ApiKeyStore:

@@ -5,6 +5,9 @@ import pytest
 from gateway.observe.audit import AuditRecord
 from tests.contract.catalog_world import HOSTILE_NAMES, World
 
+#: a PostgreSQL database is kept for the whole module
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 
 def _record(
     world: World, action: str = "answer", tenant: str = "acme", request_id: str = "r", **details: object

@@ -14,6 +14,9 @@ from gateway.retrieval.lexicon import TermStatistics
 from gateway.retrieval.query import ScopedQuery
 from tests.contract.catalog_world import CONFIG, HOSTILE_NAMES, SPACE, World, scope_of, upload
 
+#: a PostgreSQL database is kept for the whole module
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 CLASSES = (
     ClassTerms(1, 10, {"refund": 4, "policy": 2}),
     ClassTerms(2, 5, {"refund": 1, "salary": 5}),

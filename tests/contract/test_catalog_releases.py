@@ -27,6 +27,9 @@ from gateway.release.model import (
 from gateway.stream.revocation import RevocationKind
 from tests.contract.catalog_world import CONFIG, HOSTILE_NAMES, PUBLIC, SALES, SPACE, World, built, upload
 
+#: a PostgreSQL database is kept for the whole module
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 #: how a worker takes a release into each state it may reach
 PATHS: dict[ReleaseState, tuple[ReleaseState, ...]] = {
     ReleaseState.BUILDING: (),

@@ -7,6 +7,9 @@ from gateway.errors import KnowledgeBaseNotFound, NotFound
 from gateway.stream.revocation import RevocationKind, RevocationRecord
 from tests.contract.catalog_world import HOSTILE_NAMES, World, upload
 
+#: a PostgreSQL database is kept for the whole module
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 
 async def _subject(world: World, kind: RevocationKind) -> str:
     accepted = await world.accept(upload("a"))

@@ -29,6 +29,9 @@ from tests.contract.catalog_world import (
     upload,
 )
 
+#: a PostgreSQL database is kept for the whole module
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 
 async def _task(world: World, task_id: str, tenant: str = "acme") -> TaskRecord:
     task = await world.catalog.task(tenant, task_id)

@@ -10,6 +10,9 @@ from gateway.ingest.task import TaskClaim, TaskState
 from gateway.release.model import VERSION_TRANSITIONS, VersionState
 from tests.contract.catalog_world import CONFIG, HOSTILE_NAMES, SPACE, World, built, upload
 
+#: a PostgreSQL database is kept for the whole module
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 #: how a version gets into each state by legal steps
 PATHS: dict[VersionState, tuple[VersionState, ...]] = {
     VersionState.PENDING: (),

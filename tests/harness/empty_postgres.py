@@ -1,13 +1,12 @@
 """One PostgreSQL database for many tests: emptied, which is cheaper than a new one or another start."""
 
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
 from sqlalchemy import Connection
 
 from gateway.adapters.sql.catalog import SqlCatalog
 from gateway.adapters.sql.postgres import PostgresDatabase
-from gateway.adapters.sql.postgres_engine import postgres_url
 from gateway.adapters.sql.tables import meta, metadata
 
 #: the rows a fresh catalog doesn't have: all but its incarnation
@@ -20,11 +19,7 @@ def _empty(connection: Connection, now: float) -> None:
 
 
 @contextlib.asynccontextmanager
-async def empty_catalog(url: str, clock: Callable[[], float] | None = None) -> AsyncIterator[SqlCatalog]:
-    """The catalog at ``url``, once opened by ``open_postgres``, without what tests have left in it."""
-    database = PostgresDatabase(postgres_url(url), connections=2, cap_s=10, clock=clock)
-    try:
-        await database.write(_empty)
-        yield SqlCatalog(database)
-    finally:
-        await database.aclose()
+async def emptied(database: PostgresDatabase) -> AsyncIterator[SqlCatalog]:
+    """The catalog in it, without what tests have left there."""
+    await database.write(_empty)
+    yield SqlCatalog(database)

@@ -6,17 +6,20 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 import anyio
+import anyio.lowlevel
 import pytest
 from sqlalchemy import Connection, text
 
 from gateway.access.authorizer import AccessCatalog
+from gateway.adapters.sql import api_keys
 from gateway.adapters.sql.catalog import SqlCatalog, open_catalog
 from gateway.adapters.sql.sqlite import SqliteDatabase
+from gateway.adapters.sql.sqlite_memory import SqliteMemory
 from gateway.errors import CatalogUnavailable, ConfigurationError, InvalidField, NotFound, ReleaseConflict
 from gateway.ingest.catalog import ReleaseStore, TaskStore, VersionStore
 from gateway.ingest.task import TaskState
@@ -154,6 +157,154 @@ async def test_a_full_disk_is_reported_and_nothing_is_half_written(
         assert (await catalog.tenant_stamp("acme")).knowledge_bases == ()
     await database.write(lambda c, now: c.exec_driver_sql("PRAGMA max_page_count = 100000").scalar())
     assert len((await full.accept_import(big)).documents) == 50
+
+
+# -- what is kept of the reads that every request makes ---------------------------------------------
+
+
+class _Counting(SqliteDatabase):
+    """Counts the reads that go to a thread."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, lambda: 0.0)
+        self.reads = 0
+
+    async def read(self, work: Callable[[Connection], T]) -> T:
+        self.reads += 1
+        return await super().read(work)
+
+
+@pytest.fixture
+async def counting(path: Path, catalog: SqlCatalog) -> AsyncIterator[_Counting]:
+    """A door to the catalog's file that counts."""
+    opened = _Counting(path)
+    yield opened
+    await opened.aclose()
+
+
+def values(connection: Connection, keys: Sequence[str]) -> Mapping[str, str | None]:
+    """A question of the tests: rows of ``meta``."""
+    rows = connection.execute(text("SELECT key, value FROM meta"))
+    return dict.fromkeys(keys) | {key: value for key, value in rows if key in keys}
+
+
+def broken(connection: Connection, keys: Sequence[str]) -> Mapping[str, str]:
+    connection.exec_driver_sql("SELECT * FROM no_such_table")
+    return {}
+
+
+def store(key: str, value: str) -> Callable[[Connection, float], object]:
+    return lambda connection, now: connection.execute(
+        text("INSERT OR REPLACE INTO meta VALUES (:key, :value)"), {"key": key, "value": value}
+    )
+
+
+@pytest.mark.parametrize("door", ["own", "other"])
+async def test_a_write_is_seen_by_the_very_next_question(
+    catalog: SqlCatalog, counting: _Counting, database: SqliteDatabase, door: str
+) -> None:
+    """1,000 rounds, written through the same door and through another; what is unchanged costs no read."""
+    writer = counting if door == "own" else database
+    for number in range(1000):
+        await writer.write(store("round", f"{number}"))
+        for _ in range(3):
+            assert await counting.ask(values, "round") == f"{number}"
+    assert counting.reads == 1000
+
+
+async def test_a_revocation_is_never_missed(counting: _Counting) -> None:
+    """Revoked and lifted a hundred times: each question knows, while others ask all the time."""
+    catalog = SqlCatalog(counting)
+    over = False
+
+    async def others() -> None:
+        while not over:
+            await catalog.tenant_stamp("acme")
+            await catalog.revocations("acme")
+            await anyio.lowlevel.checkpoint()
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(4):
+            tasks.start_soon(others)
+        for number in range(100):
+            revoked = await catalog.revoke("acme", RevocationKind.USER, "ann", "left", "admin")
+            assert (await catalog.tenant_stamp("acme")).revocation_epoch == 2 * number + 1
+            assert (await catalog.revocations("acme")).users == {"ann"}
+            await catalog.lift("acme", revoked.revocation_id)
+            assert (await catalog.tenant_stamp("acme")).revocation_epoch == 2 * number + 2
+            assert (await catalog.revocations("acme")).users == frozenset()
+        over = True
+
+
+@pytest.mark.parametrize("asked_meanwhile", [False, True])
+async def test_a_write_during_a_read_is_not_hidden_by_it(
+    counting: _Counting, database: SqliteDatabase, asked_meanwhile: bool
+) -> None:
+    """The read's own call came before the write; no later call gets what it found."""
+    found, go_on = threading.Event(), threading.Event()
+
+    def slow_at_first(connection: Connection, keys: Sequence[str]) -> Mapping[str, str | None]:
+        answers = values(connection, keys)
+        if not found.is_set():
+            found.set()
+            assert go_on.wait(10)
+        return answers
+
+    await database.write(store("key", "old"))
+    with anyio.fail_after(30):
+        early = asyncio.ensure_future(counting.ask(slow_at_first, "key"))
+        await asyncio.to_thread(found.wait, 10)
+        await database.write(store("key", "new"))
+        if asked_meanwhile:
+            assert await counting.ask(slow_at_first, "key") == "new"
+        go_on.set()
+        assert await early == "old"
+        assert await counting.ask(slow_at_first, "key") == "new"
+
+
+async def test_what_is_kept_is_bounded_and_the_newest_stays(counting: _Counting) -> None:
+    """Whoever makes up keys pushes others out, and no more than that."""
+    for number in range(1500):
+        assert await counting.ask(values, f"made up {number}") is None
+    read = counting.reads
+    await counting.ask(values, "made up 1499")
+    assert counting.reads == read
+    await counting.ask(values, "made up 0")
+    assert counting.reads == read + 1
+
+
+async def test_a_question_that_fails_is_asked_again(counting: _Counting) -> None:
+    """Errors aren't kept."""
+    with pytest.raises(InvalidField):
+        await counting.ask(api_keys.found, "\ud800")
+    with pytest.raises(CatalogUnavailable):
+        await counting.ask(broken, "x")
+    assert await counting.ask(values, "none") is None
+
+
+async def test_without_a_look_at_the_version_nothing_is_kept(path: Path) -> None:
+    """Each call then reads for itself."""
+    memory = SqliteMemory(lambda: sqlite3.connect(path.parent / "no such folder" / "file"))
+    assert memory.kept() is not memory.kept()
+    memory.close()
+
+
+async def test_a_memory_that_was_closed_knows_nothing(path: Path, catalog: SqlCatalog) -> None:
+    """The next look is made by another connection, whose numbers mean something else."""
+    memory = SqliteMemory(lambda: sqlite3.connect(path))
+    answers = memory.kept()
+    assert memory.kept() is answers
+    memory.close()
+    assert memory.kept() is not answers
+    memory.close()
+
+
+async def test_a_closed_database_answers_no_question(counting: _Counting) -> None:
+    """Not from memory either."""
+    assert await counting.ask(values, "none") is None
+    await counting.aclose()
+    with pytest.raises(CatalogUnavailable):
+        await counting.ask(values, "none")
 
 
 async def test_a_constraint_that_breaks_is_a_catalog_error(database: SqliteDatabase) -> None:

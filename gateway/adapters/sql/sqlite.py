@@ -19,6 +19,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import QueuePool
 
 from gateway.adapters.sql.database import Question
+from gateway.adapters.sql.sqlite_memory import SqliteMemory, keep
 from gateway.errors import CatalogUnavailable, InvalidField
 
 T = TypeVar("T")
@@ -51,10 +52,10 @@ def has_wal_reset_bug() -> bool:
     return sqlite3.sqlite_version_info < _FIRST_WITHOUT_WAL_RESET_BUG
 
 
-def _connect(path: Path, *pragmas: str) -> sqlite3.Connection:
+def _connect(path: Path, *pragmas: str, timeout_s: float = BUSY_TIMEOUT_S) -> sqlite3.Connection:
     connection = sqlite3.connect(
         path,
-        timeout=BUSY_TIMEOUT_S,
+        timeout=timeout_s,
         isolation_level=None,  # we say BEGIN ourselves
         check_same_thread=False,  # closed by the thread that closes the pool
         cached_statements=256,
@@ -117,6 +118,8 @@ class SqliteDatabase:
         self._listers = ThreadPoolExecutor(_LISTERS, thread_name_prefix="catalog-lister")
         self._reading = threading.local()
         self._open_readers: list[Connection] = []
+        # used on the loop, so it never waits: without its word a thread reads
+        self._memory = SqliteMemory(lambda: _connect(path, "query_only = ON", timeout_s=0))
 
     async def write(self, work: Callable[[Connection, float], T], *, durable: bool = False) -> T:
         return await self._run(self._writer, lambda: self._transaction(work, durable))
@@ -131,18 +134,31 @@ class SqliteDatabase:
         return await self.read(work)
 
     async def ask(self, question: Question[K, V], key: K) -> V:
-        return (await self.read(lambda connection: question(connection, (key,))))[key]
+        """From memory while nobody has written since it was read, else from a reader's thread."""
+        self._refuse_closed()
+        answers = self._memory.kept()
+        asked = (question, key)
+        if asked in answers:
+            remembered: V = answers[asked]
+            return remembered
+        answer = (await self.read(lambda connection: question(connection, (key,))))[key]
+        keep(answers, asked, answer)
+        return answer
 
     async def aclose(self) -> None:
         """Lets running transactions end, for a bounded time, then closes every connection."""
         self._closed = True
+        self._memory.close()
         with anyio.move_on_after(_CLOSE_S, shield=True):
             await anyio.to_thread.run_sync(self._close, abandon_on_cancel=True)
 
     async def _run(self, threads: ThreadPoolExecutor, work: Callable[[], T]) -> T:
+        self._refuse_closed()
+        return await asyncio.get_running_loop().run_in_executor(threads, work)
+
+    def _refuse_closed(self) -> None:
         if self._closed:
             raise CatalogUnavailable("the catalog is closed")
-        return await asyncio.get_running_loop().run_in_executor(threads, work)
 
     def _transaction(self, work: Callable[[Connection, float], T], durable: bool) -> T:
         with translated_errors(), self._write_engine.connect() as connection:

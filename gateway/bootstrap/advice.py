@@ -1,0 +1,41 @@
+"""Advice: what an operator is told about a part that doesn't answer, and what there is to do about it."""
+
+from gateway.adapters.sql.postgres_errors import DatabaseFailure
+from gateway.errors import GatewayError
+
+_ADVICE = {
+    "schema_not_migrated": "run qa-gateway migrate with the owner's account",
+    "schema_unknown": "another version of this program has written it: run that one, or a newer one",
+    "catalog_unavailable": "check GATEWAY_DATABASE_URL, the server and its firewall",
+    "vector_store_unavailable": "check GATEWAY_MILVUS_URI and _TOKEN; migrate makes the collection",
+    "object_store_unavailable": "check GATEWAY_OBJECT_STORE_URL, the bucket and AWS_* credentials",
+    "quota_unavailable": "check GATEWAY_REDIS_URL; one that was restarted opens when all leases have run out",
+    "quota_evicts": "set maxmemory-policy noeviction: a lease that is evicted lets too many calls run",
+    "identity_unavailable": "check GATEWAY_OIDC_ISSUER: its discovery document and keys must be reachable",
+    "embedder_unavailable": "check GATEWAY_EMBEDDING_BASE_URL and _API_KEY",
+    "embedding_space_mismatch": "set the embedder that the release was built with",
+    "not_calibrated": "questions get 503: fit it with python -m eval.gate, set GATEWAY_CALIBRATION",
+    "account_too_powerful": "give the runtime accounts of its own: "
+    "qa-gateway migrate --runtime-account … --milvus-account …",
+    "model_unavailable": "check GATEWAY_MODEL_BASE_URL and _API_KEY",
+    "clock_skew": "synchronise the clocks of this machine and the database's",
+    "not_shared": "a folder of one machine: several machines need an object store (GATEWAY_OBJECT_STORE_URL)",
+    "data_dir_open": "chmod 700: it may hold keys and documents",
+}
+
+
+def advice_for(code: str) -> str:
+    """Empty where nothing general can be said."""
+    return _ADVICE.get(code, "")
+
+
+def told(error: GatewayError) -> str:
+    """An error in one line. A database is quoted by the class of its error: its messages may hold rows."""
+    text, cause = error.detail or error.title, error.__cause__
+    return f"{text} ({cause})" if isinstance(cause, DatabaseFailure) else text
+
+
+def advised(error: GatewayError, code: str) -> str:
+    """The same with what to do about ``code``."""
+    advice = advice_for(code)
+    return f"{told(error)}; {advice}" if advice else told(error)

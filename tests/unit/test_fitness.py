@@ -1,0 +1,82 @@
+"""Fitness: which settings no process may start with, and how that is said."""
+
+import pytest
+
+from gateway.bootstrap.fitness import refuse_other_space, refuse_powerful, refuse_unfit, some_of
+from gateway.errors import ConfigurationError
+from gateway.settings import Settings
+
+FIT = {
+    "env": "production",
+    "database_url": "postgresql://h/d",
+    "milvus_uri": "http://h:19530",
+    "redis_url": "redis://h",
+    "oidc_issuer": "https://issuer.example",
+    "oidc_audience": "qa-gateway",
+}
+
+
+def refusal_of(**changes: object) -> ConfigurationError:
+    with pytest.raises(ConfigurationError) as refused:
+        refuse_unfit(Settings.model_validate({**FIT, **changes}))
+    return refused.value
+
+
+@pytest.mark.parametrize("changes", [{}, {"workers": 4}, {"env": "development", "oidc_issuer": None}])
+def test_what_is_complete_may_start(changes: dict[str, object]) -> None:
+    """Production with every server, with several processes, and development with some of them."""
+    refuse_unfit(Settings.model_validate({**FIT, **changes}))
+
+
+@pytest.mark.parametrize("name", ["database_url", "milvus_uri", "redis_url", "oidc_issuer"])
+def test_production_names_the_setting_of_each_embedded_part(name: str) -> None:
+    """One that is missing is enough, and only that one is named."""
+    error = refusal_of(**{name: None})
+    assert error.reason == "production_needs_servers"
+    assert f"GATEWAY_{name.upper()}" in error.detail
+    assert error.detail.count("GATEWAY_") == 1
+
+
+@pytest.mark.parametrize("name", ["database_url", "milvus_uri", "redis_url"])
+def test_several_processes_need_what_they_share(name: str) -> None:
+    """In development too; the identity needn't be shared."""
+    error = refusal_of(env="development", oidc_issuer=None, workers=2, **{name: None})
+    assert (error.reason, error.detail.count("GATEWAY_")) == ("workers_need_servers", 1)
+    assert f"GATEWAY_{name.upper()} is not set" in error.detail
+
+
+@pytest.mark.parametrize(
+    ("given", "missing"),
+    [
+        ({"oidc_audience": None}, "OIDC_AUDIENCE"),
+        ({"embedding_base_url": "http://e", "embedding_dimension": 8}, "EMBEDDING_NAME"),
+        ({"embedding_base_url": "http://e", "embedding_name": "m"}, "EMBEDDING_DIMENSION"),
+    ],
+)
+def test_settings_that_belong_together(given: dict[str, object], missing: str) -> None:
+    """The missing half is named, in development as in production."""
+    for env in ("development", "production"):
+        error = refusal_of(env=env, **given)
+        assert (error.reason, f"GATEWAY_{missing} is not set" in error.detail) == (
+            "settings_incomplete",
+            True,
+        )
+
+
+def test_powers_and_spaces_are_refused_only_when_there_are_any() -> None:
+    """The reason is the code, the rest names what is wrong."""
+    refuse_powerful("an account", [])
+    refuse_other_space("a", [])
+    refuse_other_space("a", {"a"})
+    with pytest.raises(ConfigurationError, match="an account may do more .*: drop it") as powerful:
+        refuse_powerful("an account", ["drop it"])
+    assert powerful.value.reason == "account_too_powerful"
+    with pytest.raises(ConfigurationError, match=r"makes a: an active release holds b; .* holds c") as other:
+        refuse_other_space("a", {"c", "a", "b"})
+    assert other.value.reason == "embedding_space_mismatch"
+
+
+def test_a_long_list_is_cut_and_counted() -> None:
+    """Four are told whole; of more, the first three and the number of the others."""
+    assert some_of(list("abcd")) == "a; b; c; d"
+    assert some_of(list("abcde")) == "a; b; c; and 2 more"
