@@ -45,7 +45,7 @@ from gateway.release.model import EmbeddingSpace
 from gateway.retrieval.chunk import Chunk
 from gateway.retrieval.embedding import Vector
 from gateway.retrieval.query import ScopedQuery
-from gateway.retrieval.store import Hit, Row
+from gateway.retrieval.store import IMMEDIATE, Hit, Row
 
 T = TypeVar("T")
 
@@ -77,9 +77,8 @@ class MilvusStore:
 
     @property
     def consistency(self) -> str:
-        """Of questions, for the validator's record: ``Bounded``, or ``immediate`` where none can lag."""
         layout = self._connector.layout
-        return (layout.consistency if layout else None) or "immediate"
+        return (layout.consistency if layout else None) or IMMEDIATE
 
     # reading
 

@@ -33,6 +33,17 @@ class AnswerLimits:
     catalog_cap_ms: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What an answer needs of its search: evidence that fits, or why there is none.
+
+    All that was found weighs ten times as much, and an answer may stream for minutes.
+    """
+
+    evidence: tuple[Evidence, ...]
+    reasons: tuple[RefusalReason, ...]
+
+
 class Orchestrator:
     """Every step in the order of the contract. Errors are raised; the caller ends the session."""
 
@@ -96,25 +107,32 @@ class Orchestrator:
         context = await self.bind(principal, question.knowledge_base, trace, deadline)
         calibrated_bias(context.release.config)  # no model is asked for what no gate can judge
         self._generation.check_queue()
+        found = await self._find(session, trace, context, question)
+        if found.reasons:
+            session.open(meta_of(context, self._model.name, evidence=()))
+            session.complete(refusal_of(found.reasons, trace))
+            return
+        session.hold(await self._generation.acquire(deadline))
+        lease = await self._reserve(session, context)
+        await self.verify(context, session.documents)
+        session.open(meta_of(context, self._model.name, evidence=found.evidence))
+        with trace.stage(Stage.GENERATE):
+            generated = await self._generate(session, trace, context, question, found.evidence)
+        await lease.settle(generated.usage.input_tokens + generated.usage.output_tokens)
+        self._finish(session, trace, generated, found.evidence)
+
+    async def _find(
+        self, session: Session, trace: Trace, context: RequestContext, question: Question
+    ) -> _Found:
+        """Searches and judges what came; the candidates that don't become evidence end here."""
         result = await self._search.run(context, trace, question.text)
         session.documents = result.refs
         await self.verify(context, result.refs)
         evidence = self._evidence(result)
         with trace.stage(Stage.GATE):
-            reasons = self._gate(context, result, evidence, question)
-        if reasons:
-            session.open(meta_of(context, self._model.name, evidence=()))
-            session.complete(refusal_of(reasons, trace))
-            return
-        fitting = self._fit(evidence, question)
-        session.hold(await self._generation.acquire(deadline))
-        lease = await self._reserve(session, context)
-        await self.verify(context, result.refs)
-        session.open(meta_of(context, self._model.name, evidence=fitting))
-        with trace.stage(Stage.GENERATE):
-            generated = await self._generate(session, trace, context, question, fitting)
-        await lease.settle(generated.usage.input_tokens + generated.usage.output_tokens)
-        self._finish(session, trace, generated, fitting)
+            reasons = decide(context.release.config, result.signals(evidence)).reasons
+            fitting = () if reasons else self._fit(evidence, question)
+        return _Found(fitting, reasons if reasons or fitting else (RefusalReason.BUDGET_TOO_SMALL,))
 
     def _evidence(self, result: SearchResult) -> tuple[Evidence, ...]:
         """The first passages that the answering endpoint is cleared for, numbered from 1."""
@@ -123,18 +141,6 @@ class Orchestrator:
             Evidence(n, c.chunk, c.score, c.raw_score, c.score_label, c.hit_reason)
             for n, c in enumerate(cleared[: self._limits.passages], start=1)
         )
-
-    def _gate(
-        self,
-        context: RequestContext,
-        result: SearchResult,
-        evidence: tuple[Evidence, ...],
-        question: Question,
-    ) -> tuple[RefusalReason, ...]:
-        decision = decide(context.release.config, result.signals(evidence))
-        if decision.sufficient and not self._fit(evidence, question):
-            return (RefusalReason.BUDGET_TOO_SMALL,)
-        return decision.reasons
 
     def _fit(self, evidence: tuple[Evidence, ...], question: Question) -> tuple[Evidence, ...]:
         return fit_evidence(

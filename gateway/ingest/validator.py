@@ -1,11 +1,11 @@
 """The validator: a built revision is read back as questions will read it, before it may be READY.
 
-A store whose questions may read a little behind its writes has a ``consistency`` that says how; its reads
-are repeated for a bounded time until they show what was sealed. Stores without one show it at once.
+A reader whose ``consistency`` lets it be a little behind its writes is asked again, for a bounded time,
+until it shows what was sealed. The others show it at once.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import anyio
 
@@ -14,35 +14,46 @@ from gateway.context import Deadline
 from gateway.errors import InvariantViolated
 from gateway.ingest.catalog import ReleasePlan
 from gateway.retrieval.query import ScopedQuery
-from gateway.retrieval.store import ChunkReader, ChunkWriter, Row
+from gateway.retrieval.store import IMMEDIATE, ChunkReader, ChunkWriter, Row
 
 _SAMPLES = 8
 _READ_CAP_MS = 10_000
 _NEAR = 0.999
 _ASKED_TERMS = 8
 #: twice the five seconds that Bounded reads of a Milvus server may be behind
-_SETTLE_MS = 10_000
+_SETTLE_S = 10.0
 _SETTLE_PAUSE_S = 0.1
-_IMMEDIATE = "immediate"
 
 
 class Validator:
-    """Counts, fetches and searches through the production reader and its forced filter."""
+    """Counts, fetches and searches through the production reader and its forced filter.
 
-    def __init__(self, reader: ChunkReader, writer: ChunkWriter) -> None:
+    ``clock`` and ``pause`` are in seconds.
+    """
+
+    def __init__(
+        self,
+        reader: ChunkReader,
+        writer: ChunkWriter,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], Awaitable[None]] = anyio.sleep,
+    ) -> None:
         self._reader = reader
         self._writer = writer
+        self._clock = clock
+        self._pause = pause
 
     async def validate(self, plan: ReleasePlan, rows: int, samples: Sequence[Row]) -> dict[str, object]:
         """The barrier record. Raises InvariantViolated when the revision isn't what was written."""
         stored = await self._writer.count(plan.space, plan.kb_revision)
         if stored != rows:
             raise InvariantViolated(f"{rows} rows were written and {stored} are stored")
-        consistency = str(getattr(self._reader, "consistency", _IMMEDIATE))
-        settled = Deadline.after(0 if consistency == _IMMEDIATE else _SETTLE_MS)
+        consistency = self._reader.consistency
+        settled_by = self._clock() + (0 if consistency == IMMEDIATE else _SETTLE_S)
         repeats = 0
         for row in samples:
-            repeats += await self._settle(plan, row, settled)
+            repeats += await self._settle(plan, row, settled_by)
         return {
             "rows": stored,
             "collection": plan.space.collection,
@@ -53,19 +64,19 @@ class Validator:
             "validated_at": time.time(),
         }
 
-    async def _settle(self, plan: ReleasePlan, row: Row, settled: Deadline) -> int:
+    async def _settle(self, plan: ReleasePlan, row: Row, settled_by: float) -> int:
         """Checks one row until it passes; how many times that had to be repeated."""
         repeats = 0
         while True:
             try:
                 await self._check(plan, row)
             except InvariantViolated:
-                if settled.remaining() <= 0:
+                if self._clock() >= settled_by:
                     raise
             else:
                 return repeats
             repeats += 1
-            await anyio.sleep(_SETTLE_PAUSE_S)
+            await self._pause(_SETTLE_PAUSE_S)
 
     async def _check(self, plan: ReleasePlan, row: Row) -> None:
         """One row by its id, by its vector and by its words."""

@@ -10,6 +10,9 @@ from gateway.retrieval.chunk import Chunk
 from gateway.retrieval.embedding import Vector
 from gateway.retrieval.query import ScopedQuery
 
+#: the ``consistency`` of readers that are never behind
+IMMEDIATE = "immediate"
+
 
 @dataclass(frozen=True, slots=True)
 class Hit:
@@ -37,6 +40,13 @@ class ChunkReader(Protocol):
     """Every method applies the whole forced filter of the query: tenant, knowledge base, revision,
     space, permitted classes, validity, category. Raises VectorStoreUnavailable, DeadlineExceeded.
     """
+
+    @property
+    def consistency(self) -> str:
+        """IMMEDIATE where a read shows every acknowledged write; else the store's name for how far it
+        may be behind.
+        """
+        ...
 
     async def dense(self, query: ScopedQuery, vector: Vector, limit: int, deadline: Deadline) -> list[Hit]:
         """Nearest first by cosine similarity."""

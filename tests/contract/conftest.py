@@ -1,11 +1,8 @@
 """Every contract test on the catalog runs over each implementation of it."""
 
-import asyncio
 import contextlib
-import shutil
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,10 +10,12 @@ import pytest_asyncio
 
 from gateway.adapters.memory.catalog import MemoryCatalog
 from gateway.adapters.sql.catalog import open_catalog, open_postgres
+from gateway.adapters.sql.database import Database
 from gateway.adapters.sql.postgres import PostgresDatabase
 from gateway.adapters.sql.postgres_engine import postgres_url
+from gateway.adapters.sql.sqlite import SqliteDatabase
 from tests.contract.catalog_world import Catalog, Clock, World
-from tests.harness.empty_postgres import emptied
+from tests.harness.empty_catalog import emptied
 
 if TYPE_CHECKING:
     from tests.harness.postgres import PostgresServer
@@ -28,36 +27,36 @@ def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture(scope="session")
-def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A SQLite file as migrations leave it, to copy: migrating takes longer than most tests."""
-    path = tmp_path_factory.mktemp("migrated") / "catalog.sqlite3"
-
-    async def migrate() -> None:
-        async with open_catalog(path):
-            pass
-
-    asyncio.run(migrate())
-    return path
-
-
 class TestsClock:
     """The clock of a database that outlives tests: each test's own, one after the other."""
 
-    current: Clock
+    def __init__(self) -> None:
+        self.current = Clock()
 
     def __call__(self) -> float:
         return self.current()
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def postgres_catalog(postgres: "PostgresServer") -> AsyncIterator[tuple[PostgresDatabase, TestsClock]]:
+async def postgres_catalog(postgres: "PostgresServer") -> AsyncIterator[tuple[Database, TestsClock]]:
     """A database on PostgreSQL for the tests of one module: emptying it is cheaper than connecting again."""
     url, clock = postgres.migrated(), TestsClock()
     async with open_postgres(url, connections=2, cap_s=10):
         pass  # the first opening leaves an incarnation
     database = PostgresDatabase(postgres_url(url), connections=2, cap_s=10, clock=clock)
-    clock.current = Clock()
+    yield database, clock
+    await database.aclose()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def sqlite_catalog(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> AsyncIterator[tuple[Database, TestsClock]]:
+    """A SQLite file for the tests of one module, likewise."""
+    path, clock = tmp_path_factory.mktemp("catalog") / "catalog.sqlite3", TestsClock()
+    async with open_catalog(path):
+        pass
+    database = SqliteDatabase(path, clock)
     yield database, clock
     await database.aclose()
 
@@ -67,11 +66,8 @@ def opening(request: pytest.FixtureRequest, clock: Clock) -> AbstractAsyncContex
     """The way to an empty catalog: in memory, in a real SQLite file, in a real PostgreSQL."""
     if request.param == "memory":
         return contextlib.nullcontext(MemoryCatalog(clock))
-    if request.param == "embedded":
-        path = request.getfixturevalue("tmp_path") / "catalog.sqlite3"
-        shutil.copyfile(request.getfixturevalue("migrated"), path)
-        return open_catalog(path, clock=clock)
-    database, its_clock = request.getfixturevalue("postgres_catalog")
+    kept = {"embedded": "sqlite_catalog", "real": "postgres_catalog"}[request.param]
+    database, its_clock = request.getfixturevalue(kept)
     its_clock.current = clock
     return emptied(database)
 

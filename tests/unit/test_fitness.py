@@ -68,7 +68,7 @@ def test_powers_and_spaces_are_refused_only_when_there_are_any() -> None:
     refuse_powerful("an account", [])
     refuse_other_space("a", [])
     refuse_other_space("a", {"a"})
-    with pytest.raises(ConfigurationError, match="an account may do more .*: drop it") as powerful:
+    with pytest.raises(ConfigurationError, match=r"an account may do more .*: drop it") as powerful:
         refuse_powerful("an account", ["drop it"])
     assert powerful.value.reason == "account_too_powerful"
     with pytest.raises(ConfigurationError, match=r"makes a: an active release holds b; .* holds c") as other:

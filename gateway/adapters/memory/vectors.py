@@ -16,7 +16,7 @@ from gateway.release.model import EmbeddingSpace
 from gateway.retrieval.chunk import Chunk
 from gateway.retrieval.embedding import Vector
 from gateway.retrieval.query import ScopedQuery
-from gateway.retrieval.store import Hit, Row
+from gateway.retrieval.store import IMMEDIATE, Hit, Row
 
 _K1 = 1.2
 _B = 0.75
@@ -27,6 +27,8 @@ _Revision = dict[str, Row]
 
 class MemoryVectors:
     """ChunkReader and ChunkWriter. Set ``available`` to False to see what callers do without it."""
+
+    consistency = IMMEDIATE
 
     def __init__(self) -> None:
         self.available = True
