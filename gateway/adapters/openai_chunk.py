@@ -1,5 +1,6 @@
 """Chat completion chunks, sans IO: the JSON of each event into text, usage and the end of an answer."""
 
+import io
 import json
 from typing import Any
 
@@ -33,7 +34,7 @@ class ChunkReader:
     def __init__(self, prompt: Prompt) -> None:
         self._prompt = prompt
         self._joiner = SurrogateJoiner()
-        self._said: list[str] = []
+        self._said = io.StringIO()  # far smaller than its pieces
         self._usage: ModelUsage | None = None
         self._finish: ModelFinish | None = None
 
@@ -66,7 +67,7 @@ class ChunkReader:
     def _piece(self, text: str) -> TextPiece | None:
         if not text:
             return None
-        self._said.append(text)
+        self._said.write(text)
         return TextPiece(text)
 
     def _read_usage(self, usage: object) -> None:
@@ -79,7 +80,7 @@ class ChunkReader:
     def _estimate(self) -> ModelUsage:
         """Over the whole text: pieces as small as a token would each be rounded up."""
         sent = sum(estimate_tokens(message.content) for message in self._prompt.messages)
-        return ModelUsage(sent, estimate_tokens("".join(self._said)), estimated=True)
+        return ModelUsage(sent, estimate_tokens(self._said.getvalue()), estimated=True)
 
 
 def _loads(event: bytes) -> object:

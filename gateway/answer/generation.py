@@ -1,5 +1,6 @@
 """Generation: one model call, its text filtered on the way to the session."""
 
+import io
 from dataclasses import dataclass
 
 from gateway.answer.budget import estimate_tokens
@@ -36,7 +37,7 @@ class Generation:
         self._trace = trace
         self._marker = MarkerHold()
         self._citations = CitationStream(0)
-        self._text: list[str] = []
+        self._text = io.StringIO()  # pieces of a token each, kept as they come, would weigh ten times as much
         self._usage: ModelUsage | None = None
         self._finish = ""
 
@@ -48,7 +49,7 @@ class Generation:
             async for piece in pieces:
                 await self._take(piece)
         await self._send(self._citations.feed(self._marker.flush()) + self._citations.flush())
-        text = "".join(self._text)
+        text = self._text.getvalue()
         if not text.strip() and not self._marker.found:
             raise UpstreamFailed("the model gave no answer")
         return Generated(
@@ -74,7 +75,7 @@ class Generation:
     async def _send(self, text: str) -> None:
         if text:
             self._trace.text_sent()
-            self._text.append(text)
+            self._text.write(text)
             await self._session.write(text)
 
     def _counted(self, prompt: Prompt, text: str) -> Usage:

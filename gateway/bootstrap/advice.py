@@ -1,7 +1,7 @@
 """Advice: what an operator is told about a part that doesn't answer, and what there is to do about it."""
 
 from gateway.adapters.sql.postgres_errors import DatabaseFailure
-from gateway.errors import GatewayError
+from gateway.errors import DeadlineExceeded, GatewayError
 
 _ADVICE = {
     "schema_not_migrated": "run qa-gateway migrate with the owner's account",
@@ -31,6 +31,8 @@ def advice_for(code: str) -> str:
 
 def told(error: GatewayError) -> str:
     """An error in one line. A database is quoted by the class of its error: its messages may hold rows."""
+    if isinstance(error, DeadlineExceeded):
+        return "it didn't answer in time"
     text, cause = error.detail or error.title, error.__cause__
     return f"{text} ({cause})" if isinstance(cause, DatabaseFailure) else text
 

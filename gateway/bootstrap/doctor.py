@@ -78,7 +78,7 @@ class _Examination:
             except ConfigurationError as error:
                 self._failed(part, error.reason, error.detail)
             except DeadlineExceeded as error:
-                self._failed(part, f"{part}_unavailable", error.detail)
+                self._failed(part, f"{part}_unavailable", told(error))
             except GatewayError as error:
                 self._failed(part, error.code, told(error))
         return self._findings

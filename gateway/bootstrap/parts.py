@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _PING_MS = 1500
+#: the first one connects, which takes pymilvus a second on a machine that is busy
+_CONNECT_MS = 10_000
 #: after its total cap a call may still be closing
 _LEASE_GRACE_S = 30.0
 _OFFLINE_RETRIES = 4
@@ -93,10 +95,13 @@ class PartsOpener:
         else:
             store = self.vectors_as(_plain(settings.milvus_token) or "", may_create=may_create)
 
+        async def first_ping() -> None:
+            await store.ping(Deadline.after(_CONNECT_MS))
+
         async def ping() -> None:
             await store.ping(Deadline.after(_PING_MS))
 
-        await self._wait_for("vector_store", ping, VectorStoreUnavailable)
+        await self._wait_for("vector_store", first_ping, VectorStoreUnavailable)
         self.checks["vector_store"] = ping
         return store
 

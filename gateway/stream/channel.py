@@ -23,7 +23,7 @@ class EventChannel:
         self._closed = False
         self._reader: asyncio.Future[None] | None = None  # while it waits
         self._wanted_bytes = 1  # text that is worth waking it for
-        self._writable = asyncio.Event()
+        self._writer: asyncio.Future[None] | None = None  # while it waits
         self._loop = asyncio.get_running_loop()
 
     @property
@@ -40,8 +40,7 @@ class EventChannel:
     async def write(self, text: str) -> None:
         """Adds text; waits while the reader is too far behind."""
         while self._text_bytes >= self._limit_bytes and not self._closed:
-            self._writable.clear()
-            await self._writable.wait()
+            await self._room()
         if text and not self._closed:
             self._text.append(text)
             self._text_bytes += len(text.encode())
@@ -58,7 +57,7 @@ class EventChannel:
             self.put(event)
         self._closed = True
         self._wake()
-        self._writable.set()
+        self._let_write()
 
     async def next(self) -> Event | None:
         """The next event; None when the channel is closed and empty."""
@@ -95,6 +94,17 @@ class EventChannel:
         finally:
             self._reader = None
 
+    async def _room(self) -> None:
+        self._writer = self._loop.create_future()
+        try:
+            await self._writer
+        finally:
+            self._writer = None
+
+    def _let_write(self) -> None:
+        if self._writer is not None and not self._writer.done():
+            self._writer.set_result(None)
+
     def _wake(self) -> None:
         if self._reader is not None and not self._reader.done():
             self._reader.set_result(None)
@@ -110,5 +120,5 @@ class EventChannel:
         self._text.clear()
         self._text_bytes = 0
         self._last_delta_at = self._loop.time()
-        self._writable.set()
+        self._let_write()
         return Delta(text) if text else None

@@ -18,7 +18,7 @@ from gateway.context import Deadline
 from gateway.release.model import EmbeddingSpace
 from gateway.retrieval.embedding import Embedder, Vector
 from gateway.settings import Settings
-from tests.harness.sides import Side, settings_of
+from tests.harness.sides import PATIENT, Side, settings_of
 from tests.harness.world import Ground, World
 
 #: the ids of the tests that run on twins as well as on both sides
@@ -98,7 +98,7 @@ class SideWorlds:
 @asynccontextmanager
 async def opened(side: Side, folder: Path) -> AsyncIterator[SideWorlds]:
     """The parts of ``side``, open until the end of the block."""
-    environment = {"GATEWAY_DATA_DIR": str(folder), **await side.fresh()}
+    environment = {"GATEWAY_DATA_DIR": str(folder), **PATIENT, **await side.fresh()}
     settings = settings_of(environment)
     async with open_catalog(folder / _CATALOG):
         pass

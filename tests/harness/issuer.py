@@ -1,9 +1,15 @@
-"""A small OIDC issuer on a real socket: two keys, tokens of any form, and faults of every kind."""
+"""A small OIDC issuer on a real socket: two keys, tokens of any form, and faults of every kind.
 
+``python -m tests.harness.issuer acme/ann/staff/ask,ingest …`` runs it alone, for a dry run of a deployment:
+it prints its address, then a token a TENANT/SUBJECT/GROUPS/SCOPES, good for a day.
+"""
+
+import argparse
 import base64
 import contextlib
 import functools
 import json
+import sys
 import threading
 import time
 from collections import Counter
@@ -232,3 +238,23 @@ def serving_issuer() -> Iterator[Issuer]:
         yield issuer
     finally:
         issuer.down()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="An issuer to try a deployment with.")
+    parser.add_argument("who", nargs="*", metavar="TENANT/SUBJECT/GROUPS/SCOPES")
+    with serving_issuer() as issuer:
+        said = [issuer.url]
+        for who in parser.parse_args().who:
+            tenant, subject, groups, scopes = who.split("/")
+            claims = {"tenant": tenant, "sub": subject, "groups": groups.split(",")}
+            scope, until = scopes.replace(",", " "), int(time.time()) + 86_400
+            said.append(issuer.sign(**claims, scope=scope, exp=until))
+        sys.stdout.write("\n".join([*said, ""]))
+        sys.stdout.flush()
+        with contextlib.suppress(KeyboardInterrupt):
+            threading.Event().wait()
+
+
+if __name__ == "__main__":
+    main()

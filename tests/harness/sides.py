@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 SIDES = ("embedded", "servers")
 
 AUDIENCE: str = Settings.model_fields["token_audience"].default
+#: what is promised on a machine of its own isn't what a busy test machine can keep
+PATIENT = {
+    "GATEWAY_EMBED_CAP_MS": "5000",
+    "GATEWAY_RETRIEVAL_CAP_MS": "5000",
+    "GATEWAY_CATALOG_CAP_MS": "5000",
+}
 _PREFIX = "GATEWAY_"
 
 
@@ -114,10 +120,7 @@ class Servers:
             "GATEWAY_EMBEDDING_DIMENSION": "256",
             "GATEWAY_EMBEDDING_MAX_SENSITIVITY": "3",
             "GATEWAY_SERVE_IMPORTS": "false",
-            # what is promised on a machine of its own isn't what a busy test machine can keep
-            "GATEWAY_EMBED_CAP_MS": "5000",
-            "GATEWAY_RETRIEVAL_CAP_MS": "5000",
-            "GATEWAY_CATALOG_CAP_MS": "5000",
+            **PATIENT,
             **self.s3.environment,
         }
         await migrate_parts(settings_of(environment), lambda _said: None)

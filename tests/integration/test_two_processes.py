@@ -1,10 +1,12 @@
 """Parts that come up late, go down and come back, under a running ``serve`` with two web processes."""
 
 import contextlib
+import json
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import anyio
 import httpx2
@@ -19,7 +21,7 @@ from tests.harness.postgres import postgres_server
 from tests.harness.process import GatewayProcess, eventually, spawned
 from tests.harness.proxy import Proxy, proxy_to
 from tests.harness.redis_server import redis_server
-from tests.harness.s3 import S3Server, s3_server
+from tests.harness.s3 import s3_server
 from tests.harness.sides import settings_of
 from tests.harness.wire import connected
 from tests.integration.production_world import (
@@ -45,6 +47,14 @@ def migratable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installatio
         installation(postgres, milvus, redis, s3) as found,
     ):
         yield found
+
+
+class Startable(Protocol):
+    """A server of the harness. It ends with the thread that starts it: that must be this one."""
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -100,21 +110,25 @@ async def assert_gives_up(environment: dict[str, str], code: str) -> None:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def town(
-    migratable: Installation, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Town]:
-    """Started before PostgreSQL, Milvus, Redis and the issuer, which then come up one after the other."""
+async def town(migratable: Installation, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Town]:
+    """Started before PostgreSQL, Milvus and Redis, which then come up one after the other; the issuer is
+    still away.
+    """
     done = await migratable.migrate()
     assert done.code == 0, done.err
     servers, folder = migratable.servers, tmp_path_factory.mktemp("town")
-    parts = {"catalog": servers.postgres, "vector_store": servers.milvus, "quota": servers.redis}
-    for part in parts.values():
-        part.stop()
+    late: dict[str, Startable] = {
+        "catalog": servers.postgres,
+        "vector_store": servers.milvus,
+        "quota": servers.redis,
+    }
+    for server in late.values():
+        server.stop()
     servers.issuer.down()
     async with proxy_to(servers.s3.port) as objects:
         environment = {
             **migratable.runtime,
-            **S3Server(objects.port).environment,
+            **servers.s3.environment_at(f"http://127.0.0.1:{objects.port}"),
             "GATEWAY_DATA_DIR": str(folder / "data"),
             "GATEWAY_SERVE_IMPORTS": "true",
             "GATEWAY_START_WAIT_S": "120",
@@ -122,33 +136,28 @@ async def town(
         errors, ready_file = folder / "stderr.txt", folder / "ready.json"
         asked = ("--port", "0", "--workers", "2", "--ready-file", str(ready_file))
         async with spawned("serve", *asked, errors=errors, env=environment) as process:
-            gateway: GatewayProcess | None = None
-            waited = GatewayProcess(
-                process, {"base_url": ":0", "data_dir": str(folder / "data")}, errors, servers
-            )
-            for name, part in parts.items():
+            for part, server in late.items():
+                await eventually(partial(waiting_for, part, errors))
+                with environ(environment):
+                    await assert_gives_up(environment, f"{part}_unavailable")
+                server.start()
 
-                async def waiting(name: str = name) -> bool:
-                    assert process.returncode is None, errors.read_text()
-                    return any(record["part"] == name for record in waited.log("part.waiting"))
+            async def ready_or_over() -> bool:
+                return ready_file.exists() or process.returncode is not None
 
-                await eventually(waiting)
-                with environ(S3Server(objects.port).environment):
-                    await assert_gives_up(environment, f"{name}_unavailable")
-                await anyio.to_thread.run_sync(part.start)
-
-            async def ready() -> bool:
-                assert process.returncode is None, errors.read_text()
-                return ready_file.exists()
-
-            await eventually(ready)
-            gateway = GatewayProcess(
-                process, httpx2.Response(200, content=ready_file.read_bytes()).json(), errors, servers
-            )
-            yield Town(migratable, gateway, objects, waited.log("part.waiting"))
+            await eventually(ready_or_over)
+            assert ready_file.exists(), errors.read_text()
+            gateway = GatewayProcess(process, json.loads(ready_file.read_text()), errors, servers)
+            yield Town(migratable, gateway, objects, gateway.log("part.waiting"))
             assert await gateway.stop() == 0
             assert "Traceback" not in gateway.stderr
             assert_no_secret(gateway.stderr)
+
+
+async def waiting_for(part: str, errors: Path) -> bool:
+    """Whether the process that logs there has said that it waits for the part."""
+    lines = [line for line in errors.read_text().splitlines() if '"part.waiting"' in line]
+    return any(json.loads(line)["part"] == part for line in lines)
 
 
 async def test_parts_that_come_up_late_are_waited_for(town: Town) -> None:
@@ -166,8 +175,7 @@ async def test_an_issuer_that_comes_up_late_is_found(town: Town) -> None:
     assert await town.problem() == "identity_unavailable"
     town.installed.servers.issuer.up()
     await eventually(lambda: said_ready(town))
-    redis = town.installed.servers.redis
-    await open_quota(redis.through(redis.port, town.installed.runtime["GATEWAY_REDIS_URL"]))
+    await open_quota(town.installed.runtime["GATEWAY_REDIS_URL"])
     await town.gateway.learn(TEXT)
     await town.until_answered()
 
@@ -191,15 +199,70 @@ async def open_quota(url: str) -> None:
     await eventually(opened)
 
 
+async def scripted(town: Town, path: str, **script: Any) -> None:
+    """Tells the model what to do."""
+    url = town.installed.servers.embedding_url.removesuffix("/v1")
+    async with httpx2.AsyncClient(base_url=url, trust_env=False) as http:
+        (await http.post(path, json=script)).raise_for_status()
+
+
 async def test_a_database_that_restarts_in_mid_answer(town: Town) -> None:
-    """The answer goes on; while it is down questions get 503 with its code; then all is well again."""
+    """The answer comes to its end; meanwhile questions get 503 with its code; then all is well again."""
     postgres = town.installed.servers.postgres
+    await scripted(town, "/_script?model=stub", gate_before_end=True)
     async with connected(town.gateway.port) as wire:
-        await wire.ask(town.gateway.token(), f'{QUESTION} @@stub{{"tokens": ["a", "b [1]"], "gate": 1}}@@')
+        await wire.ask(town.gateway.token(), QUESTION)
         assert (await wire.read_head()).status == 200
-        await anyio.to_thread.run_sync(postgres.stop)
+        postgres.stop()
         await town.until_down("catalog", "catalog_unavailable")
         assert await town.problem() == "catalog_unavailable"
-        await anyio.to_thread.run_sync(postgres.start)
-        await town.until_answered()
-"""placeholder"""
+        postgres.start()
+        await scripted(town, "/_reset")
+        await scripted(town, "/_script?model=stub")
+        await scripted(town, "/_gate")
+        events = await wire.all_events()
+    assert [events[0].name, events[-1].name] == ["meta", "done"]
+    await town.until_answered()
+
+
+async def test_a_vector_store_that_restarts(town: Town) -> None:
+    """Down: 503 with its code. Back: the released passages are found as before."""
+    milvus = town.installed.servers.milvus
+    milvus.stop()
+    await town.until_down("vector_store", "vector_store_unavailable")
+    assert await town.problem() == "vector_store_unavailable"
+    milvus.start()
+    await town.until_answered()
+
+
+async def test_a_redis_that_restarts_stays_closed_for_its_lease(town: Town) -> None:
+    """Calls that it forgot may still run: no new one begins before the last of them must be over."""
+    redis = town.installed.servers.redis
+    redis.stop()
+    await town.until_down("quota", "quota_unavailable")
+    assert await town.problem() == "quota_unavailable"
+    redis.start()
+    await town.until_down("quota", "quota_unavailable")
+    assert await town.problem() == "quota_unavailable"
+    await open_quota(town.installed.runtime["GATEWAY_REDIS_URL"])
+    await town.until_answered()
+
+
+async def test_an_object_store_that_is_away(town: Town) -> None:
+    """Questions don't need it; an upload gets 503 with its code and leaves no task behind."""
+    await town.objects.refuse()
+    await town.until_down("object_store", "object_store_unavailable")
+    assert (await town.gateway.ask(QUESTION))[0] == 200
+    refused = await town.gateway.upload({"more.md": "# More\n\nThere is more.\n"})
+    assert (refused.status_code, refused.json()["code"]) == (503, "object_store_unavailable")
+    await town.objects.accept()
+    await town.until_answered()
+    await town.gateway.learn({"more.md": "# More\n\nThere is more.\n"})
+
+
+async def test_an_issuer_that_is_away_keeps_nobody_out(town: Town) -> None:
+    """Its keys are here for an hour."""
+    town.installed.servers.issuer.down()
+    assert (await town.gateway.ask(QUESTION))[0] == 200
+    town.installed.servers.issuer.up()
+    await town.until_answered()

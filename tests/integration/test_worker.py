@@ -48,6 +48,7 @@ class HeldEmbedder:
 
     def __init__(self, imports: ImportWorld) -> None:
         self.space = imports.space
+        self.max_sensitivity = imports.embedder.max_sensitivity
         self.gate = Gate()
         self._embedder = imports.embedder
 

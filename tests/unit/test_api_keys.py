@@ -116,7 +116,7 @@ async def test_a_key_acts_as_itself() -> None:
     catalog = MemoryCatalog()
     _, credential = await kept(catalog)
     assert await verifier(catalog).verify(credential) == Principal(
-        "acme", "apikey:ci", frozenset({"staff"}), frozenset({"ask"}), NOW + 60
+        "acme", "apikey:ci", frozenset({"staff"}), frozenset({"ask"}), NOW + 60, owner="ann"
     )
 
 

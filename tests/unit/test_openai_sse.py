@@ -42,6 +42,11 @@ def test_a_crlf_split_over_two_reads_is_one_line_end() -> None:
     assert decoder.feed(b"\r\n") == [b"a\nb"]
 
 
+def test_a_lone_cr_in_one_read_of_whole_lines_joins_two_data_lines() -> None:
+    """The short way through the decoder must not take it for part of the data."""
+    assert SseDecoder().feed(b"data: a\rdata: b\n\n") == [b"a\nb"]
+
+
 def test_mixed_line_ends_and_a_bare_cr_pair_end_events() -> None:
     """CR CR and LF CR both make an empty line."""
     assert SseDecoder().feed(b"data: a\r\rdata: b\n\rdata: c\r\n\n") == [b"a", b"b", b"c"]

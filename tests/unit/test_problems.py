@@ -49,6 +49,8 @@ CASES: dict[errors.GatewayError, int] = {
     errors.EmbedderUnavailable(DETAIL): 503,
     errors.UpstreamFailed(DETAIL): 503,
     errors.AuthorizerUnavailable(DETAIL): 503,
+    errors.IdentityUnavailable(DETAIL): 503,
+    errors.QuotaUnavailable(DETAIL): 503,
     errors.ReleaseUnresolved(DETAIL): 503,
     errors.EmbeddingSpaceMismatch(DETAIL): 503,
     errors.NotCalibrated(DETAIL): 503,
