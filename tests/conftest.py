@@ -56,3 +56,14 @@ def pytest_configure(config: pytest.Config) -> None:
     """The run ends with a table of contract suites; with several processes only their parent prints it."""
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(ContractTable(), "contract-table")
+
+
+#: modules that share what is slow to start run in one process, every other one by itself
+_TOGETHER = {"test_sample_questions": "demos", "test_hostile_names": "demos"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With several processes (``--dist loadgroup``) a module stays whole."""
+    for item in items:
+        name = item.path.stem
+        item.add_marker(pytest.mark.xdist_group(_TOGETHER.get(name, name)))
