@@ -34,7 +34,7 @@ SUITES: Mapping[str, Suite] = {
     "test_embedder": Suite("Embedder", "FixedEmbedder", "bundled model", "embeddings endpoint"),
     "test_identity": Suite("IdentityVerifier", "a table of tokens", "local key", "OIDC issuer"),
     "test_objects": Suite("ObjectStore", "MemoryObjects", "folder", "S3"),
-    "test_parser": Suite("DocumentParser", "in process", "child of serve", "child of a worker"),
+    "test_parser": Suite("DocumentParser", "in process", "child process", "the same child"),
     "test_quota": Suite("Quota", "in process", "in process", "Redis"),
     "test_vectors": Suite("ChunkReader, ChunkWriter", "MemoryVectors", "Milvus Lite", "Milvus server"),
 }

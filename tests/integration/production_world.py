@@ -125,6 +125,29 @@ def installation(
         yield Installation(servers, database, runtime)
 
 
+def web_processes(gateway: GatewayProcess) -> list[psutil.Process]:
+    """Those of a ``serve`` with several."""
+    return [
+        child
+        for child in psutil.Process(gateway.pid).children()
+        if "web-process" in child.cmdline() and child.status() != psutil.STATUS_ZOMBIE
+    ]
+
+
+def each_alone(gateway: GatewayProcess) -> Iterator[psutil.Process]:
+    """Every web process in turn; whoever asks meanwhile asks that one, for the others stand still."""
+    processes = web_processes(gateway)
+    for chosen in processes:
+        others = [one for one in processes if one != chosen]
+        for one in others:
+            one.suspend()
+        try:
+            yield chosen
+        finally:
+            for one in others:
+                one.resume()
+
+
 def _has_role(postgres: "PostgresServer", name: str) -> bool:
     return name in postgres.sql("SELECT rolname FROM pg_roles").splitlines()
 

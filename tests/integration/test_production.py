@@ -27,7 +27,9 @@ from tests.integration.production_world import (
     TEXT,
     Installation,
     assert_no_secret,
+    each_alone,
     installation,
+    web_processes,
 )
 
 if TYPE_CHECKING:
@@ -172,30 +174,9 @@ class Production:
     worker: psutil.Process
     stack: AsyncExitStack
 
-    @property
-    def web(self) -> list[psutil.Process]:
-        """The web processes."""
-        return [
-            child
-            for child in psutil.Process(self.gateway.pid).children()
-            if "web-process" in child.cmdline() and child.status() != psutil.STATUS_ZOMBIE
-        ]
-
     async def on_each(self, token: str) -> list[int]:
-        """The status of one question on each web process; the others stand still meanwhile."""
-        statuses = []
-        processes = self.web
-        for chosen in processes:
-            others = [one for one in processes if one != chosen]
-            for one in others:
-                one.suspend()
-            try:
-                head, _ = await ask(self.gateway.port, token, QUESTION)
-            finally:
-                for one in others:
-                    one.resume()
-            statuses.append(head.status)
-        return statuses
+        """The status of one question on each web process."""
+        return [(await ask(self.gateway.port, token, QUESTION))[0].status for _ in each_alone(self.gateway)]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -276,7 +257,7 @@ async def test_killed_processes_are_replaced_and_nothing_is_lost(production: Pro
     """kill -9 of a web process and of the worker in mid-import: questions are answered all the while, the
     next worker ends the task, and every document of it can be asked for.
     """
-    gateway, before = production.gateway, production.web
+    gateway, before = production.gateway, web_processes(production.gateway)
     texts = {f"gate-{n}.md": f"# Gate {n}\n\nThe code of gate number {n} is omega{n}.\n" for n in range(60)}
     accepted = await gateway.upload(texts)
     assert accepted.status_code == 202, accepted.text

@@ -29,6 +29,7 @@ from tests.integration.production_world import (
     TEXT,
     Installation,
     assert_no_secret,
+    each_alone,
     environ,
     installation,
 )
@@ -72,7 +73,7 @@ class Town:
         return found
 
     async def until_down(self, part: str, code: str) -> None:
-        """Both processes are asked in turn, as the kernel has it: one that says so is enough."""
+        """Each process says so, with the part's code."""
 
         async def says_so() -> bool:
             found = await self.readyz()
@@ -82,15 +83,26 @@ class Town:
             assert found["details"][part]["code"] in {code, "deadline_exceeded"}
             return True
 
-        await eventually(says_so)
+        for _ in each_alone(self.gateway):
+            await eventually(says_so)
+
+    async def until_up(self, part: str) -> None:
+        """Each process says so."""
+
+        async def says_so() -> bool:
+            return bool((await self.readyz())["parts"][part])
+
+        for _ in each_alone(self.gateway):
+            await eventually(says_so)
 
     async def until_answered(self) -> None:
-        """Ready again, and a question is answered, without anybody's help."""
+        """Each process is ready again and answers a question, without anybody's help."""
 
         async def answered() -> bool:
             return (await self.readyz())["ready"] and (await self.gateway.ask(QUESTION))[0] == 200
 
-        await eventually(answered)
+        for _ in each_alone(self.gateway):
+            await eventually(answered)
 
     async def problem(self) -> str:
         """The code of a question that is refused with 503."""
@@ -174,15 +186,10 @@ async def test_an_issuer_that_comes_up_late_is_found(town: Town) -> None:
     await town.until_down("identity", "unavailable")
     assert await town.problem() == "identity_unavailable"
     town.installed.servers.issuer.up()
-    await eventually(lambda: said_ready(town))
+    await town.until_up("identity")
     await open_quota(town.installed.runtime["GATEWAY_REDIS_URL"])
     await town.gateway.learn(TEXT)
     await town.until_answered()
-
-
-async def said_ready(town: Town) -> bool:
-    found = await town.readyz()
-    return bool(found["parts"]["identity"])
 
 
 async def open_quota(url: str) -> None:
