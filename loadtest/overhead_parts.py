@@ -201,7 +201,9 @@ def gateway_settings(stub: Stub, streams: int) -> dict[str, str]:
         "GATEWAY_EMBED_CAP_MS": "30000",
         "GATEWAY_RETRIEVAL_CAP_MS": "30000",
         "GATEWAY_CATALOG_CAP_MS": "30000",
+        "GATEWAY_CONNECT_CAP_MS": "30000",
         "GATEWAY_FIRST_TOKEN_CAP_MS": "30000",
+        "GATEWAY_IDLE_CAP_MS": "30000",
         "GATEWAY_TOTAL_CAP_MS": "600000",
     }
 
