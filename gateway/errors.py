@@ -11,7 +11,7 @@
     ├── NotFound                           missing, or somebody else's: the two look alike
     │   └── KnowledgeBaseNotFound
     ├── Conflict                           the world moved on
-    │   ├── ReleaseConflict · IllegalTransition · StaleFence
+    │   ├── ReleaseConflict · IllegalTransition · StaleFence · ApiKeyNameTaken
     │   ├── PermissionsChanged             ask again: the evidence is no longer the caller's
     │   └── Stopped · Killed               somebody ended the request before its first byte
     ├── Rejection                          admission said no
@@ -162,6 +162,11 @@ class IllegalTransition(Conflict):
 class StaleFence(Conflict):
     code = "stale_fence"
     title = "Another worker has taken this task over"
+
+
+class ApiKeyNameTaken(Conflict):
+    code = "api_key_name_taken"
+    title = "Somebody else has made an API key of this name"
 
 
 class PermissionsChanged(Conflict):

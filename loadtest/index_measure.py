@@ -1,6 +1,7 @@
 """The reads of the index check: the production ones, timed one by one and eight at once, and checked."""
 
 import asyncio
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -166,7 +167,10 @@ async def measured(
     began = time.monotonic()
     await warm_up(side, cases, warm)
     warming_s = time.monotonic() - began
-    found = [await one_round(side, cases, number) for number in range(rounds)]
+    found = []
+    for number in range(rounds):
+        found.append(await one_round(side, cases, number))
+        print(f"{side.name}: round {number + 1} of {rounds} read", file=sys.stderr)
     return {
         "server_version": await side.store.server_version(),
         "cases": {

@@ -19,8 +19,8 @@ _MAX_GROUPS = 200
 class ApiKey:
     """One key. ``digest`` is the hex HMAC-SHA256 of its secret; times are seconds since the epoch.
 
-    Its holder is the subject ``apikey:<name>``, so that no key can pose as a person. ``owner`` is the person
-    whom it goes back to, also when a key made it: once he is revoked, it is refused.
+    Its holder is the subject ``apikey:<name>``, so that no key can pose as a person. ``created_by`` is a
+    person, as keys make no keys: once he is revoked, his keys are refused.
     """
 
     key_id: str
@@ -30,7 +30,6 @@ class ApiKey:
     scopes: frozenset[str]
     digest: str
     created_by: str
-    owner: str
     created_at: float
     expires_at: float | None
     revoked_at: float | None
@@ -42,7 +41,7 @@ class ApiKey:
 
 @dataclass(frozen=True, slots=True)
 class ApiKeyGrant:
-    """What a key will be: never more, and for no longer, than the caller who hands it out.
+    """What a key will be: of groups and scopes never more than the caller's who hands it out.
 
     ``expires_at`` is in seconds since the epoch; None = never.
     """
@@ -65,11 +64,15 @@ class ApiKeyStore(Protocol):
     """Keeps keys. Every method raises CatalogUnavailable when it can't answer."""
 
     async def add_api_key(self, key: ApiKey) -> None:
-        """``key_id`` is new; durable before it returns."""
+        """``key_id`` is new; durable before it returns.
+
+        Raises ApiKeyNameTaken when the tenant has, or had, a key of that name from somebody else: an ACL
+        that names ``apikey:<name>`` means the first one's.
+        """
         ...
 
     async def api_key(self, key_id: str) -> ApiKey | None:
-        """Read fresh for each request: a revoked key is dead at once, in every process."""
+        """Read fresh for each request: a revoked key opens nothing any more, in any process."""
         ...
 
     async def api_keys(self, tenant: str) -> list[ApiKey]:
@@ -92,9 +95,11 @@ def granted(
 ) -> ApiKeyGrant:
     """What ``giver`` may hand on of what he asks for.
 
-    Groups and scopes must be his own. A person's key may outlive his token; a key's key ends with it at the
-    latest. Raises InvalidField, ScopeMissing, Forbidden.
+    Groups and scopes must be his own. A person's key may outlive his token; a key makes no keys, or who has
+    got hold of one could outlive its end. Raises InvalidField, ScopeMissing, Forbidden.
     """
+    if giver.owner is not None:
+        raise Forbidden("an API key can't make another one")
     _check_form(name, groups, scopes, ttl_s)
     foreign_scopes = set(scopes) - giver.scopes
     if foreign_scopes:
@@ -103,10 +108,6 @@ def granted(
     if foreign_groups:
         raise Forbidden(f"a key has only groups of its maker, and you are not in {_listed(foreign_groups)}")
     expires_at = None if ttl_s is None else now + ttl_s
-    if giver.subject.startswith(SUBJECT_PREFIX):
-        expires_at = giver.expires_at if expires_at is None else expires_at
-        if expires_at > giver.expires_at:
-            raise Forbidden("a key made by a key ends with its maker at the latest")
     return ApiKeyGrant(name, frozenset(groups), frozenset(scopes), expires_at)
 
 

@@ -28,7 +28,7 @@ def checked_name(value: object, what: str) -> str:
 class Principal:
     """A verified caller. ``expires_at`` is in seconds since the epoch.
 
-    ``owner`` is the person that an API key goes back to; None = the subject itself.
+    ``owner`` is the person who made the API key that is used; None without one.
     """
 
     tenant: str

@@ -65,7 +65,6 @@ class Pepper:
             scopes=grant.scopes,
             digest=self.digest(secret),
             created_by=giver.subject,
-            owner=giver.owner or giver.subject,
             created_at=now,
             expires_at=grant.expires_at,
             revoked_at=None,
@@ -98,7 +97,7 @@ class ApiKeyVerifier:
         expires_at = _NEVER if key.expires_at is None else key.expires_at
         if expires_at <= self._clock():
             raise TokenExpired()
-        return Principal(key.tenant, key.subject, key.groups, key.scopes, expires_at, owner=key.owner)
+        return Principal(key.tenant, key.subject, key.groups, key.scopes, expires_at, owner=key.created_by)
 
 
 class Verifiers:

@@ -60,12 +60,11 @@ class ExtractiveModel:
     """Up to three pieces by similarity + IDF overlap + rank of their passage, each with its marker.
 
     A row names its columns, a code block comes whole after the sentence that introduces it, a list item
-    after its lead-in. Nothing leaves the process, so every sensitivity is allowed.
+    after its lead-in. The pieces go to ``embedder`` and nowhere else, so it is cleared for what that is.
     """
 
-    def __init__(self, embedder: Embedder, *, max_sensitivity: int = 2**31 - 1) -> None:
+    def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
-        self._max_sensitivity = max_sensitivity
 
     @property
     def name(self) -> str:
@@ -73,7 +72,7 @@ class ExtractiveModel:
 
     @property
     def max_sensitivity(self) -> int:
-        return self._max_sensitivity
+        return self._embedder.max_sensitivity
 
     @asynccontextmanager
     async def stream(self, prompt: Prompt, deadline: Deadline) -> AsyncIterator[AsyncIterator[ModelPiece]]:

@@ -87,8 +87,10 @@ class KeyCache:
         if self._running is None:
             if self._clock() - self._looked_at < self._unknown_s:
                 return
-            self._looked_at = self._clock()
+        looked = self._clock()
         await self._joined(self._refresh())
+        if not self._failing:  # a fetch that failed is bounded by its own pause
+            self._looked_at = max(self._looked_at, looked)
 
     def _find(self, kid: str | None) -> TrustedKey | None:
         return None if self._keys is None else self._keys.find(kid)

@@ -18,12 +18,14 @@ from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from anyio import to_thread
+
 from gateway.adapters.milvus_filter import literal
 from gateway.adapters.milvus_layout import BM25_B, BM25_K1
 from gateway.adapters.milvus_reading import Reading
 from gateway.adapters.milvus_rows import word_id
 
-#: rows one question may read the words of, at most twice; to score so many takes some 15 ms of the event loop
+#: rows one question may read the words of, at most twice
 _ROWS = 500
 
 S = TypeVar("S")
@@ -43,7 +45,8 @@ async def search_words(
 ) -> list[tuple[dict[str, Any], float]]:
     """The ``limit`` best rows under the filter ``scope``, each with its score, best first."""
     matched, passages = await _both(_matched(reading, scope, words), reading.count(scope))
-    scores = bm25(words, matched.texts, matched.frequencies, passages)
+    # hundreds of rows take tens of milliseconds, which every stream of this process would wait for
+    scores = await to_thread.run_sync(bm25, words, matched.texts, matched.frequencies, passages)
     best = sorted(scores, key=lambda row_id: (-scores[row_id], row_id))[:limit]
     if not best:
         return []
@@ -61,7 +64,10 @@ async def _matched(reading: Reading, scope: str, words: Sequence[str]) -> _Match
     matching = await reading.count(f"{scope} and {_holding('any', words)}")
     frequencies = {word: seen[word] * matching / len(texts) for word in words}
     more = await _texts(reading, f"{scope} and {_rarer(words, frequencies)}")
-    return _Matched(texts | more, frequencies)
+    read = texts | more
+    # a word that the sample hadn't met: what was read since is all there is of it, or a lower bound
+    met = Counter(word for text in read.values() for word in asked.intersection(text))
+    return _Matched(read, {word: max(frequencies[word], met[word]) for word in words})
 
 
 def _rarer(words: Sequence[str], frequencies: Mapping[str, float]) -> str:

@@ -29,6 +29,8 @@ MAX_KEY_BYTES = 900
 _MAX_SEGMENT_BYTES = 200
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 _PROBES = "readiness"
+#: one a process, however often it is asked: a probe that was cut short leaves nothing that grows
+_PROBE = uuid.uuid4().hex
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 
 
@@ -179,7 +181,7 @@ class StoredObjects:
             raise _no_bucket() from None
 
     async def _prove_rights(self) -> None:
-        key = f"{_PROBES}/{uuid.uuid4().hex}"
+        key = f"{_PROBES}/{_PROBE}"
         await self.put(key, b"")
         try:
             await self.get(key)

@@ -28,7 +28,8 @@ class IssuerDocuments:
             if url is not None and not is_safe(url):
                 raise ConfigurationError(
                     "oidc_url_unusable",
-                    f"{url} is no https address (http is for the loopback interface only)",
+                    "an address of the issuer isn't https (http is for the loopback interface only), "
+                    "or holds a user, a password or a fragment",
                 )
         self._total_s = total_s
         self._client = httpx2.AsyncClient(
@@ -60,7 +61,8 @@ class IssuerDocuments:
         if document.get("issuer") != self._issuer:
             raise IdentityUnavailable("the discovery document belongs to another issuer")
         url = document.get("jwks_uri")
-        if not isinstance(url, str) or not is_safe(url):
+        https_kept = isinstance(url, str) and (url.startswith("https:") or self._issuer.startswith("http:"))
+        if not isinstance(url, str) or not https_kept or not is_safe(url):
             raise IdentityUnavailable("the discovery document names no safe address of the keys")
         return url
 

@@ -1,4 +1,4 @@
-"""``serve``, ``demo``, ``worker``, ``migrate``, ``token`` and ``settings``."""
+"""``serve``, ``demo``, ``worker``, ``token`` and ``settings``."""
 
 import tempfile
 from pathlib import Path
@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from gateway.access.principal import SCOPES
+from gateway.cli.duration import seconds
 from gateway.cli.options import DataDir, Host, Port, ReadyFile, exiting, notes, out, settings_with
 from gateway.processes.readyfile import write_ready_file
 from gateway.settings import Settings
@@ -17,8 +18,7 @@ Workers = Annotated[
     int | None, typer.Option("--workers", min=1, max=64, help="Web processes (GATEWAY_WORKERS).")
 ]
 
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-_LONGEST_TTL_S = 366 * 86_400
+_LONGEST_TTL_DAYS = 366
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -122,7 +122,7 @@ def token(
         subject=subject,
         groups=group or [],
         scopes=scopes,
-        ttl_s=_seconds(ttl),
+        ttl_s=seconds(ttl, _LONGEST_TTL_DAYS),
         audience=chosen.token_audience,
     )
     print(signed)
@@ -134,13 +134,3 @@ def settings() -> int:
     for name, value in sorted(Settings().model_dump(mode="json").items()):
         out.print(f"GATEWAY_{name.upper()}={'' if value is None else value}", markup=False)
     return 0
-
-
-def _seconds(ttl: str) -> int:
-    number, unit = ttl[:-1], ttl[-1:]
-    if unit not in _UNITS or not number.isascii() or not number.isdigit():
-        raise typer.BadParameter("a time to live looks like 30m, 1h or 7d")
-    seconds = int(number) * _UNITS[unit]
-    if not 0 < seconds <= _LONGEST_TTL_S:
-        raise typer.BadParameter("a token lives for a second at least and a year at most")
-    return seconds

@@ -86,8 +86,10 @@ class ImportPipeline:
             raise DocumentRejected("blank", "no text was found in it")
         manifest, texts = await to_thread.run_sync(self._named, claim, job, built)
         places = await self._embed_new(job, texts)
-        chunks_key = f"chunks/{job.ref.document_id}/{job.ref.document_version}.json"
         chunks = await to_thread.run_sync(chunkfile.dump, built)
+        # Named by its content: a worker that comes back late, of another version, overwrites nothing.
+        digest = hashlib.sha256(chunks).hexdigest()[:32]
+        chunks_key = f"chunks/{job.ref.document_id}/{job.ref.document_version}-{digest}.json"
         await self._objects.put(chunks_key, chunks)
         await self._versions.advance_version(claim, job.ref, VersionState.VALIDATING)
         if await self._objects.get(chunks_key) != chunks:

@@ -97,8 +97,8 @@ class Retriever:
                 rankings[route].append(hit.chunk.chunk_id)
                 if route == DENSE:
                     similarity[hit.chunk.chunk_id] = hit.score
-                elif hit.vector is not None:
-                    similarity.setdefault(hit.chunk.chunk_id, cosine(vector, hit.vector))
+                elif hit.vector is not None and hit.chunk.chunk_id not in similarity:
+                    similarity[hit.chunk.chunk_id] = cosine(vector, hit.vector)
         weights = {DENSE: self._fusion.dense_weight, BM25: self._fusion.lexical_weight}
         fused = reciprocal_rank_fusion(rankings, weights, self._fusion.k)
         return Found(

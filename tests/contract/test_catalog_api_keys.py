@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gateway.access.apikey import ApiKey, ApiKeyStore
-from gateway.errors import NotFound
+from gateway.errors import ApiKeyNameTaken, NotFound
 from tests.contract.catalog_world import HOSTILE_NAMES, Clock
 
 #: a PostgreSQL database is kept for the whole module
@@ -27,7 +27,6 @@ def key(clock: Clock, key_id: str = "k1", tenant: str = "acme", **changes: objec
         scopes=frozenset({"ask", "ingest"}),
         digest="d" * 64,
         created_by="ann",
-        owner="ann",
         created_at=clock(),
         expires_at=clock() + 600.5,
         revoked_at=None,
@@ -111,3 +110,14 @@ async def test_hostile_names_are_kept_literally(store: ApiKeyStore, clock: Clock
     assert await store.api_key(name) is None
     with pytest.raises(NotFound):
         await store.revoke_api_key("acme", name)
+
+
+async def test_a_name_belongs_to_whoever_had_it_first(store: ApiKeyStore, clock: Clock) -> None:
+    """Within its tenant, and also after its keys were revoked."""
+    await store.add_api_key(key(clock, "k1"))
+    await store.add_api_key(key(clock, "k2"))
+    await store.revoke_api_key("acme", "k1")
+    with pytest.raises(ApiKeyNameTaken):
+        await store.add_api_key(key(clock, "k3", created_by="bob"))
+    await store.add_api_key(key(clock, "k4", tenant="globex", created_by="bob"))
+    assert await store.api_key("k3") is None

@@ -34,6 +34,7 @@ CASES: dict[errors.GatewayError, int] = {
     errors.ReleaseConflict(DETAIL): 409,
     errors.IllegalTransition(DETAIL): 409,
     errors.StaleFence(DETAIL): 409,
+    errors.ApiKeyNameTaken(DETAIL): 409,
     errors.PermissionsChanged(DETAIL): 409,
     errors.Stopped(DETAIL): 409,
     errors.Killed(DETAIL): 409,

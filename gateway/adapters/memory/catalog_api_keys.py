@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from gateway.access.apikey import ApiKey
 from gateway.adapters.memory.catalog_rows import CatalogRows
-from gateway.errors import NotFound
+from gateway.errors import ApiKeyNameTaken, NotFound
 
 
 class ApiKeyRows(CatalogRows):
@@ -17,6 +17,9 @@ class ApiKeyRows(CatalogRows):
         self._api_keys: dict[str, ApiKey] = {}
 
     async def add_api_key(self, key: ApiKey) -> None:
+        named = (other for other in self._api_keys.values() if other.name == key.name)
+        if any(o.tenant == key.tenant and o.created_by != key.created_by for o in named):
+            raise ApiKeyNameTaken()
         self._api_keys[key.key_id] = key
 
     async def api_key(self, key_id: str) -> ApiKey | None:

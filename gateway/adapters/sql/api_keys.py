@@ -10,12 +10,19 @@ from gateway.access.apikey import ApiKey
 from gateway.adapters.sql.rows import add as add_row
 from gateway.adapters.sql.rows import padded, to_json
 from gateway.adapters.sql.tables import api_keys
-from gateway.errors import NotFound
+from gateway.errors import ApiKeyNameTaken, NotFound
 
 _BY_ID = select(api_keys).where(api_keys.c.key_id.in_(bindparam("key_ids", expanding=True)))
 
 
 def add(connection: Connection, key: ApiKey) -> None:
+    others = select(api_keys.c.key_id).where(
+        api_keys.c.tenant == key.tenant,
+        api_keys.c.name == key.name,
+        api_keys.c.created_by != key.created_by,
+    )
+    if connection.execute(others.limit(1)).first() is not None:
+        raise ApiKeyNameTaken()
     add_row(
         connection,
         api_keys,
@@ -26,7 +33,6 @@ def add(connection: Connection, key: ApiKey) -> None:
         scopes=to_json(sorted(key.scopes)),
         digest=key.digest,
         created_by=key.created_by,
-        owner=key.owner,
         created_at=key.created_at,
         expires_at=key.expires_at,
         revoked_at=key.revoked_at,
@@ -67,7 +73,6 @@ def _key(row: Row[Any]) -> ApiKey:
         scopes=frozenset(json.loads(row.scopes)),
         digest=row.digest,
         created_by=row.created_by,
-        owner=row.owner,
         created_at=row.created_at,
         expires_at=row.expires_at,
         revoked_at=row.revoked_at,

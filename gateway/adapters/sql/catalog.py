@@ -215,7 +215,8 @@ class SqlCatalog:
     # tasks
 
     async def accept_import(self, request: ImportRequest) -> Accepted:
-        return await self._write(lambda c, now: imports.accept(c, now, request))
+        # durable: a power cut must not bring back a wider ACL that an import has narrowed
+        return await self._write(lambda c, now: imports.accept(c, now, request), durable=True)
 
     async def accept_release(self, tenant: str, knowledge_base: str, deadline_s: float) -> Accepted:
         return await self._write(

@@ -10,10 +10,15 @@ from gateway.adapters.sql.tables import metadata
 _POSTGRES_NOW = select(func.extract("epoch", func.clock_timestamp()).cast(Double))
 _POSTGRES_VERSION = select(func.current_setting("server_version"))
 
-_ROLE = text("SELECT rolsuper, rolcreaterole FROM pg_roles WHERE rolname = current_user")
+# Also what SET ROLE would give: a member may become each of its roles.
+_ROLE = text(
+    "SELECT bool_or(rolsuper), bool_or(rolcreaterole OR rolcreatedb) FROM pg_roles "
+    "WHERE pg_has_role(oid, 'MEMBER')"
+)
 _MAY_CREATE = text(
-    "SELECT has_database_privilege(current_database(), 'CREATE'), "
-    "has_schema_privilege(current_schema(), 'CREATE')"
+    "SELECT bool_or(has_database_privilege(oid, current_database(), 'CREATE')), "
+    "bool_or(has_schema_privilege(oid, current_schema(), 'CREATE')) FROM pg_roles "
+    "WHERE pg_has_role(oid, 'MEMBER')"
 )
 _OWNED = text(
     "SELECT relname FROM pg_class WHERE relnamespace = current_schema()::regnamespace "
@@ -48,10 +53,10 @@ def excess_privileges(connection: Connection) -> list[str]:
         return []
     superuser, creates_roles = connection.execute(_ROLE).one()
     if superuser:
-        return ["it is a superuser"]
+        return ["it is a superuser, or may become one"]
     in_database, in_schema = connection.execute(_MAY_CREATE).one()
     found = {
-        "it may create roles": creates_roles,
+        "it may create roles or databases": creates_roles,
         "it may create schemas in the database": in_database,
         "it may create tables in the schema": in_schema,
     }

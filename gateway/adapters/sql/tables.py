@@ -320,7 +320,6 @@ api_keys = Table(
     _text("scopes"),
     _text("digest"),
     _text("created_by"),
-    _text("owner"),
     _time("created_at"),
     _time("expires_at", nullable=True),
     _time("revoked_at", nullable=True),

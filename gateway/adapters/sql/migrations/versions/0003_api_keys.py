@@ -22,7 +22,6 @@ def upgrade() -> None:
         sa.Column("scopes", sa.Text(), nullable=False),
         sa.Column("digest", sa.Text(), nullable=False),
         sa.Column("created_by", sa.Text(), nullable=False),
-        sa.Column("owner", sa.Text(), nullable=False),
         sa.Column("created_at", sa.Double(), nullable=False),
         sa.Column("expires_at", sa.Double(), nullable=True),
         sa.Column("revoked_at", sa.Double(), nullable=True),
