@@ -84,9 +84,8 @@ class KeyCache:
             self._refresh()
 
     async def _look_again(self) -> None:
-        if self._running is None:
-            if self._clock() - self._looked_at < self._unknown_s:
-                return
+        if self._running is None and self._clock() - self._looked_at < self._unknown_s:
+            return
         looked = self._clock()
         await self._joined(self._refresh())
         if not self._failing:  # a fetch that failed is bounded by its own pause

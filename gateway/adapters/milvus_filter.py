@@ -6,12 +6,14 @@ escapes that Milvus doesn't know, hence the escaping here. The grammar knows exa
 backslash, double quote, newline, carriage return, tab.
 """
 
+import re
 from collections.abc import Sequence
 
 from gateway.errors import InvalidField, UnscopedAccess
 from gateway.retrieval.chunk import Chunk, row_id
 from gateway.retrieval.query import ScopedQuery
 
+_UNMATCHABLE = re.compile("[\0\ud800-\udfff]")
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"})
 
 
@@ -19,7 +21,7 @@ def checked_text(value: object, name: str) -> str:
     """Text that a filter can match literally; raises InvalidField for NUL, lone surrogates and others."""
     if not isinstance(value, str):
         raise InvalidField(f"{name} must be text")
-    if "\0" in value or any("\ud800" <= char <= "\udfff" for char in value):
+    if _UNMATCHABLE.search(value):
         raise InvalidField(f"{name} holds a character that is not allowed")
     return value
 

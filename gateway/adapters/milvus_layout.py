@@ -49,7 +49,8 @@ LITE = MilvusLayout(dense_index="FLAT", partition_per_revision=True, lexical_sig
 SERVER = MilvusLayout(
     dense_index="HNSW",
     dense_build={"M": 16, "efConstruction": 200},
-    dense_search={"ef": 128},
+    # 100k rows, half of them permitted: recall@10 0.93 with 128, 0.98 with 256, for 1 ms more
+    dense_search={"ef": 256},
     consistency="Bounded",
 )
 #: before 2.5. Upserts of 2.3.5 go astray: they ignore the partition key, and reads look where it says.

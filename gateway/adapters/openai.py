@@ -172,7 +172,11 @@ class _Call(AsyncIterator[ModelPiece]):
 
     async def __aenter__(self) -> AsyncIterator[ModelPiece]:
         self._patience.resume()
-        await self._bounded(self._open)
+        try:
+            await self._bounded(self._open)
+        except BaseException:
+            await self._close()  # nobody else will: what isn't entered isn't left
+            raise
         self._patience.pause()
         return self
 

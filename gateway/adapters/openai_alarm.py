@@ -13,7 +13,8 @@ class Alarm:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._task: asyncio.Task[object] | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
+        self._rings_at = 0.0  # not the timer's word: uvloop gives one that is due at once no time
         self._due = 0.0
         self._cancels = 0
         self._rang = False
@@ -22,7 +23,7 @@ class Alarm:
         self._task = asyncio.current_task(self._loop)
         self._cancels = self._task.cancelling() if self._task is not None else 0
         self._due = self._loop.time() + seconds
-        if self._timer is None or self._timer.when() > self._due:
+        if self._timer is None or self._rings_at > self._due:
             self._set_timer()
 
     def off(self) -> bool:
@@ -39,6 +40,7 @@ class Alarm:
 
     def _set_timer(self) -> None:
         self.close()
+        self._rings_at = self._due
         self._timer = self._loop.call_at(self._due, self._ring)
 
     def _ring(self) -> None:

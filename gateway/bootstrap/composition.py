@@ -39,6 +39,10 @@ _OFFLINE_WAIT_MS = 60_000
 class Catalog(KnowledgeCatalog, AccessCatalog, ReleaseCatalog, Lexicon, Protocol):
     """Every port of the catalog; one object in production as in tests."""
 
+    async def active_spaces(self) -> frozenset[str]:
+        """The ids of the embedding spaces that any active release, of any tenant, needs."""
+        ...
+
 
 class Vectors(ChunkReader, ChunkWriter, Protocol):
     """Both ports of the vector store."""
@@ -72,11 +76,11 @@ class Parts(ImportParts):
     recheck: Recheck | None = None
 
 
-def compose(settings: Settings, parts: Parts) -> tuple[Services, Worker]:
+def compose(settings: Settings, parts: Parts, worker_name: str = "serve") -> tuple[Services, Worker]:
     """Puts the parts together; opens and starts nothing."""
     metrics = Metrics(close_reasons=sorted(CANCEL_REASONS), statuses=map(str, AnswerStatus))
     offline = _offline(settings)
-    worker = compose_worker(settings, parts, "serve", offline)
+    worker = compose_worker(settings, parts, worker_name, offline)
     embedding = Bulkhead("embedding", settings.embedding_concurrency, settings.embedding_wait_ms)
     retrieval = Bulkhead("retrieval", settings.retrieval_concurrency, settings.retrieval_wait_ms)
     generation = Bulkhead("generation", settings.generation_concurrency, settings.generation_wait_ms)

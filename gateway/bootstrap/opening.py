@@ -33,7 +33,7 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
     """
     refuse_unfit(settings)
     async with AsyncExitStack() as stack:
-        services, worker = compose(settings, await _serving_parts(settings, stack))
+        services, worker = compose(settings, await _serving_parts(settings, stack), process_name())
         async with anyio.create_task_group() as tasks:
             if imports_inside(settings):
                 tasks.start_soon(worker.run)
@@ -68,7 +68,6 @@ async def _import_parts(settings: Settings, opener: PartsOpener, stack: AsyncExi
     space = offline_embedder.space
     if settings.env == "production":
         refuse_powerful("the database's account", await catalog.excess_privileges())
-        refuse_other_space(space.space_id, await catalog.active_spaces())
     vectors = await opener.runtime_vectors()
     objects = await opener.objects()
     parser = ChildParser(cap_s=settings.parse_cap_s, max_bytes=settings.document_max_bytes)
@@ -88,6 +87,8 @@ async def _serving_parts(settings: Settings, stack: AsyncExitStack) -> Parts:
     opener = PartsOpener(settings, stack)
     importing = await _import_parts(settings, opener, stack)
     embedder = await opener.embedder()
+    if settings.env == "production":  # a worker may build what no process can ask yet
+        refuse_other_space(embedder.space.space_id, await importing.catalog.active_spaces())
     pepper = opener.pepper()
     return Parts(
         catalog=importing.catalog,

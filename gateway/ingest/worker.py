@@ -111,7 +111,9 @@ class Worker:
                 failure = error
             group.cancel_scope.cancel()
 
-        with anyio.move_on_after(max(0.0, claim.deadline_at - time.time())):
+        # The catalog's clock gave both moments: ours may be another.
+        left_s = claim.deadline_at - (claim.lease_until - self._lease_s)
+        with anyio.move_on_after(max(0.0, left_s)):
             async with anyio.create_task_group() as group:
                 group.start_soon(beat)
                 try:

@@ -1,12 +1,16 @@
 """Scores made from rows' words, and which layout a server gets by its version."""
 
+from collections.abc import Mapping
+from typing import cast
+
 import pytest
 
 from gateway.adapters.memory.vectors import MemoryVectors
 from gateway.adapters.milvus_layout import SERVER, SERVER_WITHOUT_BM25, server_layout
+from gateway.adapters.milvus_reading import Reading
 from gateway.adapters.milvus_rows import as_entity, word_id
 from gateway.adapters.milvus_seal import seal_filter, seal_row
-from gateway.adapters.milvus_words import bm25
+from gateway.adapters.milvus_words import bm25, search_words
 from gateway.errors import InvariantViolated, VectorStoreUnavailable
 from tests.contract.vector_world import SPACE, fill, query, row, soon
 
@@ -39,6 +43,40 @@ def test_a_count_that_is_behind_makes_no_negative_score() -> None:
     scores = bm25(["reset"], _TEXTS, {"reset": 2}, 1)
     assert set(scores) == {"both", "one"}
     assert min(scores.values()) > 0
+
+
+class FewAtOnce:
+    """A Reading over rows in memory: gives the first ``limit`` rows that hold any of the asked words."""
+
+    def __init__(self, texts: Mapping[str, tuple[str, ...]]) -> None:
+        self._texts = texts
+
+    def _matching(self, expression: str) -> list[str]:
+        if "row_id in" in expression:
+            return [row_id for row_id in self._texts if f'"{row_id}"' in expression]
+        if "array_contains" not in expression:
+            return list(self._texts)
+        return [
+            row_id
+            for row_id, text in self._texts.items()
+            if any(str(word_id(word)) in expression for word in text)
+        ]
+
+    async def query(self, expression: str, fields: list[str], limit: int) -> list[dict[str, str]]:
+        found = self._matching(expression)[:limit]
+        return [{"row_id": row_id, "terms": " ".join(self._texts[row_id])} for row_id in found]
+
+    async def count(self, expression: str) -> int:
+        return len(self._matching(expression))
+
+
+async def test_a_rare_word_counts_though_no_sampled_row_holds_it() -> None:
+    """Common words fill the sample; the three rows with the code come first all the same."""
+    texts: dict[str, tuple[str, ...]] = {f"common{n:05}": ("service", "timeout") for n in range(2000)}
+    texts |= {f"rare{n}": ("err_foo_1", "service") for n in range(2)} | {"alone": ("err_foo_1",)}
+    reading = cast("Reading", FewAtOnce(texts))
+    hits = await search_words(reading, "scope", ("service", "timeout", "err_foo_1"), [], 3)
+    assert {row["row_id"] for row, _ in hits} == {"rare0", "rare1", "alone"}
 
 
 @pytest.mark.parametrize(

@@ -120,3 +120,19 @@ async def test_closed_while_on_it_never_rings() -> None:
     with anyio.fail_after(PATIENCE_S):
         await late
     assert not alarm.off()
+
+
+def test_on_uvloop_a_wait_may_follow_one_that_is_due_at_once() -> None:
+    """There a timer without a delay is a plain handle that doesn't know its time."""
+    uvloop = pytest.importorskip("uvloop")
+
+    async def waits() -> None:
+        alarm = Alarm()
+        for seconds in (0.0, 60.0, 0.0, 0.0001, 60.0):
+            alarm.on(seconds)
+            assert not alarm.off()
+        assert await rung(alarm)
+        alarm.close()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(waits())

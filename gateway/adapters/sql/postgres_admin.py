@@ -9,6 +9,7 @@ from sqlalchemy import URL, Connection, NullPool, func, select, text
 
 from gateway.adapters.sql.postgres_engine import engine_of, postgres_url
 from gateway.adapters.sql.postgres_errors import translated_errors
+from gateway.adapters.sql.tables import metadata
 from gateway.errors import ConfigurationError
 
 T = TypeVar("T")
@@ -17,6 +18,14 @@ _CONNECT_S = 10.0
 #: a migration that waits longer for a table would make every request behind it wait as well
 _SETTINGS = {"lock_timeout": "60s"}
 _VERSION_TABLE = "alembic_version"
+_ALL_ROWS = "SELECT, INSERT, UPDATE, DELETE"
+#: what is only ever added to, and what only migrations write
+_RIGHTS = {"audit": "SELECT, INSERT", "task_steps": "SELECT, INSERT", _VERSION_TABLE: "SELECT"}
+_SEQUENCES = text(
+    "SELECT s.relname FROM pg_class s JOIN pg_depend d ON d.objid = s.oid AND d.deptype IN ('a', 'i') "
+    "JOIN pg_class t ON t.oid = d.refobjid "
+    "WHERE s.relkind = 'S' AND t.relnamespace = current_schema()::regnamespace AND t.relname = ANY(:tables)"
+)
 _IS_ROLE = text("SELECT 1 FROM pg_roles WHERE rolname = :name")
 
 
@@ -37,10 +46,10 @@ async def _run(url: URL, work: Callable[[Connection], T]) -> T:
 
 
 def grant_runtime(url: str, account: str) -> None:
-    """Gives ``account`` what a running gateway needs and nothing else, for today's tables and those that
-    later migrations by this same account will make: rows, and the sequences that number them.
+    """Gives ``account`` what a running gateway needs of our tables and nothing else: rows, of the audit trail
+    only new ones, and the sequences that number them. Others' tables in the schema stay as they are.
 
-    Granting again changes nothing. Blocks. Raises ConfigurationError (``account_unknown``,
+    Run it again after each migration. Blocks. Raises ConfigurationError (``account_unknown``,
     ``database_url_invalid``), CatalogUnavailable.
     """
     run(postgres_url(url), lambda connection: _grant(connection, account))
@@ -52,14 +61,10 @@ def _grant(connection: Connection, account: str) -> None:
     quoted = connection.dialect.identifier_preparer.quote_identifier
     schema = quoted(str(connection.execute(select(func.current_schema())).scalar_one()))
     role = quoted(account)
-    later = f"ALTER DEFAULT PRIVILEGES IN SCHEMA {schema} GRANT"
-    for statement in (
-        f"REVOKE ALL ON ALL TABLES IN SCHEMA {schema} FROM {role}",
-        f"GRANT USAGE ON SCHEMA {schema} TO {role}",
-        f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {role}",
-        f"REVOKE INSERT, UPDATE, DELETE ON {schema}.{_VERSION_TABLE} FROM {role}",
-        f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA {schema} TO {role}",
-        f"{later} SELECT, INSERT, UPDATE, DELETE ON TABLES TO {role}",
-        f"{later} USAGE ON SEQUENCES TO {role}",
-    ):
-        connection.exec_driver_sql(statement)
+    connection.exec_driver_sql(f"GRANT USAGE ON SCHEMA {schema} TO {role}")
+    for table in (*metadata.tables, _VERSION_TABLE):
+        place = f"{schema}.{quoted(table)}"
+        connection.exec_driver_sql(f"REVOKE ALL ON TABLE {place} FROM {role}")
+        connection.exec_driver_sql(f"GRANT {_RIGHTS.get(table, _ALL_ROWS)} ON TABLE {place} TO {role}")
+    for sequence in connection.execute(_SEQUENCES, {"tables": list(metadata.tables)}).scalars():
+        connection.exec_driver_sql(f"GRANT USAGE ON SEQUENCE {schema}.{quoted(sequence)} TO {role}")
