@@ -7,7 +7,7 @@ from types import TracebackType
 import numpy as np
 from numpy.typing import NDArray
 
-from gateway.adapters.openai_embedding import OpenAIEmbedder
+from gateway.adapters.openai.embedding import OpenAIEmbedder
 from gateway.context import Deadline
 from gateway.release.model import EmbeddingSpace
 

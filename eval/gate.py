@@ -24,8 +24,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from gateway.adapters.calibration import calibration_of, load_calibration
-from gateway.adapters.embedded import CALIBRATION, BundledEmbedder
+from gateway.adapters.embedded.calibration import calibration_of, load_calibration
+from gateway.adapters.embedded.embedder import CALIBRATION, BundledEmbedder
 from gateway.answer.evidence import GateSignals, decide
 from gateway.release.model import EmbeddingSpace, RetrievalConfig
 from gateway.retrieval.chunk import embedded_text, stable_hash
@@ -299,7 +299,7 @@ def chosen_embedder(options: argparse.Namespace) -> Iterator[Vectors]:
         yield BundledEmbedder.load_now()
         return
     from eval.endpoint import Endpoint
-    from gateway.adapters.openai_embedding import OpenAIEmbedder
+    from gateway.adapters.openai.embedding import OpenAIEmbedder
 
     embedder = OpenAIEmbedder(
         options.embedding_base_url,

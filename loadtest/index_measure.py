@@ -10,7 +10,7 @@ from typing import Any
 import anyio.to_thread
 from pymilvus import MilvusClient
 
-from gateway.adapters.milvus_filter import scope_filter
+from gateway.adapters.milvus.filter import scope_filter
 from gateway.context import Deadline
 from gateway.retrieval.query import ScopedQuery
 from gateway.retrieval.store import Hit

@@ -11,10 +11,10 @@ import anyio
 import psutil
 from pymilvus import MilvusClient
 
-from gateway.adapters.milvus import MilvusStore
-from gateway.adapters.milvus_client import Endpoint
-from gateway.adapters.milvus_layout import server_layout
-from gateway.adapters.milvus_lite import LiteChild
+from gateway.adapters.milvus.client import Endpoint
+from gateway.adapters.milvus.layout import server_layout
+from gateway.adapters.milvus.lite import LiteChild
+from gateway.adapters.milvus.store import MilvusStore
 from loadtest.index_data import Corpus
 
 _ROWS_A_WRITE = 2_000

@@ -13,7 +13,7 @@ from loadtest.stub_http import Exchange
 from loadtest.stub_script import Behaviour
 
 if TYPE_CHECKING:
-    from gateway.adapters.embedded import BundledEmbedder
+    from gateway.adapters.embedded.embedder import BundledEmbedder
 
 Row = list[float]
 
@@ -125,7 +125,7 @@ async def vectors(texts: Sequence[str], dimension: int | None = None) -> list[Ro
 @functools.cache
 def _bundled() -> "BundledEmbedder":
     # loads a model of 33 MB: only for those who ask for vectors
-    from gateway.adapters.embedded import BundledEmbedder
+    from gateway.adapters.embedded.embedder import BundledEmbedder
 
     return BundledEmbedder.load_now()
 

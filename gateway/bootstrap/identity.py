@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from gateway.adapters.tokens import LocalKey
+from gateway.adapters.identity.tokens import LocalKey
 from gateway.errors import ConfigurationError
 from gateway.settings import Settings
 

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 import anyio.to_thread
 from pydantic import SecretStr
 
-from gateway.adapters.milvus import MilvusStore
+from gateway.adapters.milvus.store import MilvusStore
 from gateway.adapters.sql.catalog import SqlCatalog
 from gateway.adapters.sql.migrations import migrate
 from gateway.adapters.sql.postgres_admin import grant_runtime

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import anyio
 
-from gateway.adapters.build_child import ChildParser
+from gateway.adapters.children.build_child import ChildParser
 from gateway.bootstrap.composition import ImportParts, Parts, compose, compose_worker
 from gateway.bootstrap.fitness import refuse_other_space, refuse_powerful, refuse_unfit
 from gateway.bootstrap.parts import PartsOpener, process_name

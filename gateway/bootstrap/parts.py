@@ -14,12 +14,12 @@ from pydantic import SecretStr
 
 from gateway.access.apikey import ApiKeyStore
 from gateway.access.principal import IdentityVerifier
-from gateway.adapters.api_keys import ApiKeyVerifier, Pepper, Verifiers
-from gateway.adapters.calibration import calibration_of
-from gateway.adapters.embedded import BundledEmbedder
-from gateway.adapters.milvus import MilvusStore
-from gateway.adapters.milvus_client import Endpoint
-from gateway.adapters.milvus_layout import server_layout
+from gateway.adapters.embedded.calibration import calibration_of
+from gateway.adapters.embedded.embedder import BundledEmbedder
+from gateway.adapters.identity.api_keys import ApiKeyVerifier, Pepper, Verifiers
+from gateway.adapters.milvus.client import Endpoint
+from gateway.adapters.milvus.layout import server_layout
+from gateway.adapters.milvus.store import MilvusStore
 from gateway.adapters.objects import StoredObjects, open_objects
 from gateway.adapters.sql.catalog import SqlCatalog, open_catalog, open_postgres
 from gateway.admission.quota import LocalQuota, Quota
@@ -43,7 +43,7 @@ from gateway.settings import Settings
 from gateway.web.readiness import Check
 
 if TYPE_CHECKING:
-    from gateway.adapters.redis_quota import RedisQuota
+    from gateway.adapters.redis.quota import RedisQuota
 
 T = TypeVar("T")
 
@@ -85,7 +85,7 @@ class PartsOpener:
         """A Lite child that is stopped after whoever uses it, or a server."""
         settings = self._settings
         if settings.milvus_uri is None:
-            from gateway.adapters.milvus_lite import LiteChild
+            from gateway.adapters.milvus.lite import LiteChild
 
             lite = LiteChild(made_data_dir(settings.data_dir) / "milvus")
             self._stack.push_async_callback(lite.aclose)
@@ -146,7 +146,7 @@ class PartsOpener:
     def offline_embedder(self) -> Embedder:
         """For imports, beside the questions' one: in a child, or with retries."""
         if self._settings.embedding_base_url is None:
-            from gateway.adapters.embedding_child import ChildEmbedder
+            from gateway.adapters.children.embedding_child import ChildEmbedder
 
             child = ChildEmbedder()
             self._stack.push_async_callback(child.aclose)
@@ -154,7 +154,7 @@ class PartsOpener:
         return self._outside_embedder(retries=_OFFLINE_RETRIES)
 
     def _outside_embedder(self, retries: int) -> Embedder:
-        from gateway.adapters.openai_embedding import OpenAIEmbedder
+        from gateway.adapters.openai.embedding import OpenAIEmbedder
 
         settings = self._settings
         embedder = OpenAIEmbedder(
@@ -185,7 +185,7 @@ class PartsOpener:
         settings = self._settings
         if settings.oidc_issuer is None:
             return local_key(settings).verifier(settings.token_audience, settings.token_leeway_s)
-        from gateway.adapters.oidc import OidcVerifier
+        from gateway.adapters.identity.oidc import OidcVerifier
 
         verifier = OidcVerifier(
             settings.oidc_issuer,
@@ -221,7 +221,7 @@ class PartsOpener:
         return quota
 
     def redis_quota(self, redis_url: SecretStr) -> "RedisQuota":
-        from gateway.adapters.redis_quota import RedisQuota
+        from gateway.adapters.redis.quota import RedisQuota
 
         settings, url = self._settings, redis_url.get_secret_value()
         lease_s = settings.total_cap_ms / 1000 + settings.drain_s + _LEASE_GRACE_S
@@ -234,10 +234,10 @@ class PartsOpener:
         """The endpoint's, or sentences of the evidence."""
         settings = self._settings
         if settings.model_base_url is None:
-            from gateway.adapters.extractive import ExtractiveModel
+            from gateway.adapters.embedded.extractive import ExtractiveModel
 
             return ExtractiveModel(embedder)
-        from gateway.adapters.openai import OpenAIModel
+        from gateway.adapters.openai.model import OpenAIModel
 
         model = OpenAIModel(
             settings.model_base_url,

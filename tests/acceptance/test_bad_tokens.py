@@ -13,8 +13,8 @@ import pytest_asyncio
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from gateway.access.principal import IdentityVerifier
-from gateway.adapters.oidc import OidcVerifier
-from gateway.adapters.tokens import LOCAL_ISSUER, LocalKey
+from gateway.adapters.identity.oidc import OidcVerifier
+from gateway.adapters.identity.tokens import LOCAL_ISSUER, LocalKey
 from tests.acceptance.doors import DOORS, Door
 from tests.harness.issuer import AUDIENCE, Issuer, SigningKey, serving_issuer
 from tests.harness.serving import serving_world

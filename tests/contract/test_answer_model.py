@@ -10,9 +10,9 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from gateway.adapters.extractive import ExtractiveModel
+from gateway.adapters.embedded.extractive import ExtractiveModel
 from gateway.adapters.memory.models import FixedEmbedder, Gate, ScriptedModel
-from gateway.adapters.openai import OpenAIModel
+from gateway.adapters.openai.model import OpenAIModel
 from gateway.answer.evidence import Evidence
 from gateway.answer.model import AnswerModel, ModelFinish, ModelPiece, ModelUsage, TextPiece
 from gateway.answer.prompt import Prompt, build_prompt

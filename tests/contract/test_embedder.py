@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator, Sequence
 import anyio
 import pytest
 
-from gateway.adapters.embedded import BundledEmbedder
+from gateway.adapters.embedded.embedder import BundledEmbedder
 from gateway.adapters.memory.models import FixedEmbedder
-from gateway.adapters.openai_embedding import OpenAIEmbedder
+from gateway.adapters.openai.embedding import OpenAIEmbedder
 from gateway.context import Deadline
 from gateway.errors import DeadlineExceeded
 from gateway.retrieval.embedding import Embedder, Vector

@@ -12,9 +12,9 @@ import anyio
 import pytest
 
 from gateway.access.principal import SCOPES, IdentityVerifier, Principal
+from gateway.adapters.identity.oidc import OidcVerifier
+from gateway.adapters.identity.tokens import LocalKey
 from gateway.adapters.memory.identity import MemoryIdentities
-from gateway.adapters.oidc import OidcVerifier
-from gateway.adapters.tokens import LocalKey
 from gateway.errors import TokenExpired, TokenInvalid
 from tests.harness.issuer import AUDIENCE, Issuer, serving_issuer
 

@@ -6,7 +6,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from gateway.adapters.build_child import ChildParser
+from gateway.adapters.children.build_child import ChildParser
 from gateway.errors import DocumentRejected
 from gateway.ingest.catalog import DocumentParser
 from tests.contract.suites import IMPLEMENTATIONS

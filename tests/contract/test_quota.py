@@ -7,7 +7,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from gateway.adapters.redis_quota import RedisQuota
+from gateway.adapters.redis.quota import RedisQuota
 from gateway.admission.quota import LocalQuota, Quota, QuotaLease, ReservationKey
 from gateway.errors import QuotaExceeded
 from tests.harness.redis_server import RedisServer

@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gateway.adapters.memory.vectors import MemoryVectors
-from gateway.adapters.milvus import MilvusStore
-from gateway.adapters.milvus_client import Endpoint
-from gateway.adapters.milvus_layout import server_layout
-from gateway.adapters.milvus_lite import LiteChild
+from gateway.adapters.milvus.client import Endpoint
+from gateway.adapters.milvus.layout import server_layout
+from gateway.adapters.milvus.lite import LiteChild
+from gateway.adapters.milvus.store import MilvusStore
 from gateway.context import Deadline
 from gateway.errors import (
     DeadlineExceeded,

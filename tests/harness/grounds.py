@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from gateway.adapters.build_child import ChildParser
+from gateway.adapters.children.build_child import ChildParser
 from gateway.adapters.sql.catalog import open_catalog
 from gateway.bootstrap.parts import PartsOpener
 from gateway.context import Deadline

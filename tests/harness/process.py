@@ -22,8 +22,8 @@ from tests.harness.sides import EMBEDDED, Side
 
 T = TypeVar("T")
 
-LITE = "gateway.adapters.milvus_lite_server"
-PARSER = "gateway.adapters.build_loop"
+LITE = "gateway.adapters.milvus.lite_server"
+PARSER = "gateway.adapters.children.build_loop"
 
 #: long enough for a start on a machine that is busy with something else
 PATIENCE_S = 120.0

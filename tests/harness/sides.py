@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from gateway.adapters.tokens import LocalKey
+from gateway.adapters.identity.tokens import LocalKey
 from gateway.settings import Settings
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ import anyio
 from gateway.access.authorizer import PrincipalSource, Recheck
 from gateway.access.classes import Acl
 from gateway.access.principal import IdentityVerifier
-from gateway.adapters.api_keys import ApiKeyVerifier, Pepper, Verifiers
+from gateway.adapters.identity.api_keys import ApiKeyVerifier, Pepper, Verifiers
+from gateway.adapters.identity.tokens import LocalKey
 from gateway.adapters.memory.catalog import MemoryCatalog
 from gateway.adapters.memory.models import FixedEmbedder, Gate, ScriptedModel
 from gateway.adapters.memory.objects import MemoryObjects
 from gateway.adapters.memory.vectors import MemoryVectors
-from gateway.adapters.tokens import LocalKey
 from gateway.admission.quota import LocalQuota, Quota
 from gateway.bootstrap.composition import Parts, compose
 from gateway.ingest.building import build_document

@@ -10,8 +10,8 @@ import pytest_asyncio
 from gateway.adapters.memory.catalog import MemoryCatalog
 from gateway.adapters.memory.objects import MemoryObjects
 from gateway.adapters.memory.vectors import MemoryVectors
-from gateway.adapters.milvus import MilvusStore
-from gateway.adapters.milvus_lite import LiteChild
+from gateway.adapters.milvus.lite import LiteChild
+from gateway.adapters.milvus.store import MilvusStore
 from gateway.adapters.objects import open_objects
 from gateway.adapters.sql.catalog import open_catalog
 from tests.integration.import_world import Clock, ImportWorld, Vectors

@@ -10,7 +10,7 @@ from typing import Any
 
 from milvus_lite.adapter.grpc.servicer import MilvusServicer
 
-from gateway.adapters import milvus_lite_server
+from gateway.adapters.milvus import lite_server as milvus_lite_server
 
 _DIE = Path(sys.argv[sys.argv.index("--data-dir") + 1]) / "die"
 

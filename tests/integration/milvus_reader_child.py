@@ -4,9 +4,9 @@ import asyncio
 import json
 import sys
 
-from gateway.adapters.milvus import MilvusStore
-from gateway.adapters.milvus_client import Endpoint
-from gateway.adapters.milvus_layout import server_layout
+from gateway.adapters.milvus.client import Endpoint
+from gateway.adapters.milvus.layout import server_layout
+from gateway.adapters.milvus.store import MilvusStore
 from tests.contract.vector_world import query, seen, soon
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import sys
 
-from gateway.adapters.redis_quota import RedisQuota
+from gateway.adapters.redis.quota import RedisQuota
 from gateway.admission.quota import ReservationKey
 
 

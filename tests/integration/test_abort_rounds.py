@@ -11,7 +11,7 @@ import anyio
 import psutil
 import pytest
 
-from gateway.adapters.openai import OpenAIModel
+from gateway.adapters.openai.model import OpenAIModel
 from loadtest.model_stub import ModelStub, serve_stub
 from tests.harness.process import GatewayProcess, eventually, gateway_process
 from tests.harness.serving import serving_world

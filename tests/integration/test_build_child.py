@@ -12,7 +12,7 @@ import psutil
 import pytest
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from gateway.adapters.build_child import ChildParser
+from gateway.adapters.children.build_child import ChildParser
 from gateway.errors import DocumentRejected, Unavailable
 from gateway.ingest.building import build_document
 
@@ -212,7 +212,7 @@ async def test_the_child_is_bounded_and_knows_no_secret(
 
 PARENT = """
 import anyio
-from gateway.adapters.build_child import ChildParser
+from gateway.adapters.children.build_child import ChildParser
 
 print("main", flush=True)
 SLOW = b"<div>" * 40_000 + b"deep"

@@ -11,8 +11,8 @@ import anyio.lowlevel
 import pytest
 
 from eval.gate import report
-from gateway.adapters.embedded import CALIBRATION, SPACE, BundledEmbedder
-from gateway.adapters.extractive import ExtractiveModel
+from gateway.adapters.embedded.embedder import CALIBRATION, SPACE, BundledEmbedder
+from gateway.adapters.embedded.extractive import ExtractiveModel
 from gateway.adapters.memory.models import FixedEmbedder, Gate, ScriptedModel
 from gateway.answer.citation import CitationStream, cite
 from gateway.answer.evidence import Evidence, GateSignals, decide
@@ -140,7 +140,7 @@ def refuse(*args, **kwargs):
     raise SystemExit("a socket was opened")
 loop = asyncio.new_event_loop()
 socket.socket.connect = refuse
-from gateway.adapters.embedded import BundledEmbedder
+from gateway.adapters.embedded.embedder import BundledEmbedder
 embedder = loop.run_until_complete(BundledEmbedder.load())
 assert embedder.vectors(["x"]).shape == (1, 256)
 root = logging.getLogger()

@@ -13,8 +13,8 @@ import pytest
 import pytest_asyncio
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from gateway.adapters.embedded import SPACE, BundledEmbedder
-from gateway.adapters.embedding_child import ChildEmbedder
+from gateway.adapters.children.embedding_child import ChildEmbedder
+from gateway.adapters.embedded.embedder import SPACE, BundledEmbedder
 from gateway.context import Deadline
 from gateway.errors import DeadlineExceeded, EmbedderUnavailable
 
@@ -239,7 +239,7 @@ async def test_the_child_is_bounded_and_knows_no_secret(monkeypatch: pytest.Monk
 
 PARENT = """
 import anyio
-from gateway.adapters.embedding_child import ChildEmbedder
+from gateway.adapters.children.embedding_child import ChildEmbedder
 from gateway.context import Deadline
 
 async def main():

@@ -7,7 +7,7 @@ import anyio
 import asyncpg
 import pytest
 
-from gateway.adapters.redis_quota import RedisQuota
+from gateway.adapters.redis.quota import RedisQuota
 from gateway.adapters.sql.catalog import open_postgres
 from gateway.bootstrap.migrating import migrate_parts
 from gateway.errors import ConfigurationError, GatewayError, QuotaUnavailable

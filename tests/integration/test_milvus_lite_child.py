@@ -13,9 +13,9 @@ import pytest
 import pytest_asyncio
 from structlog.testing import capture_logs
 
-from gateway.adapters.milvus import MilvusStore
-from gateway.adapters.milvus_client import Endpoint
-from gateway.adapters.milvus_lite import LiteChild
+from gateway.adapters.milvus.client import Endpoint
+from gateway.adapters.milvus.lite import LiteChild
+from gateway.adapters.milvus.store import MilvusStore
 from gateway.context import Deadline
 from gateway.errors import ConfigurationError, DeadlineExceeded, VectorStoreUnavailable
 from tests.contract.vector_world import EAST, SPACE, fill, query, row, seen, soon
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 _PARENT = """
 import asyncio, sys
 from pathlib import Path
-from gateway.adapters.milvus_lite import LiteChild
+from gateway.adapters.milvus.lite import LiteChild
 
 async def main():
     child = LiteChild(Path(sys.argv[1]))

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.adapters.milvus import MilvusStore
-from gateway.adapters.milvus_client import Endpoint
-from gateway.adapters.milvus_layout import server_layout
+from gateway.adapters.milvus.client import Endpoint
+from gateway.adapters.milvus.layout import server_layout
+from gateway.adapters.milvus.store import MilvusStore
 from gateway.errors import VectorStoreUnavailable
 from tests.contract.vector_world import SPACE, fill, query, row, seen, soon
 from tests.harness.milvus_server import MilvusServer, milvus_server

@@ -11,9 +11,9 @@ import pytest
 import pytest_asyncio
 from pymilvus import DataType, MilvusClient
 
-from gateway.adapters.milvus import MilvusStore
-from gateway.adapters.milvus_client import Endpoint
-from gateway.adapters.milvus_layout import server_layout
+from gateway.adapters.milvus.client import Endpoint
+from gateway.adapters.milvus.layout import server_layout
+from gateway.adapters.milvus.store import MilvusStore
 from gateway.context import Deadline
 from gateway.errors import DeadlineExceeded, EmbeddingSpaceMismatch, VectorStoreUnavailable
 from gateway.release.model import EmbeddingSpace

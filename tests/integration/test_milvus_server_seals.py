@@ -12,9 +12,9 @@ import pytest
 import pytest_asyncio
 from pymilvus import MilvusClient
 
-from gateway.adapters.milvus import MilvusStore
-from gateway.adapters.milvus_client import Endpoint
-from gateway.adapters.milvus_layout import server_layout
+from gateway.adapters.milvus.client import Endpoint
+from gateway.adapters.milvus.layout import server_layout
+from gateway.adapters.milvus.store import MilvusStore
 from gateway.release.model import EmbeddingSpace
 from tests.contract.vector_world import EAST, SPACE, query, row, soon
 from tests.harness.milvus_server import MilvusServer

@@ -11,8 +11,8 @@ import pytest_asyncio
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from gateway.access.principal import IdentityVerifier
-from gateway.adapters.oidc import OidcVerifier
-from gateway.adapters.tokens import LOCAL_ISSUER, LocalKey
+from gateway.adapters.identity.oidc import OidcVerifier
+from gateway.adapters.identity.tokens import LOCAL_ISSUER, LocalKey
 from gateway.errors import TokenExpired, TokenInvalid
 from tests.harness.issuer import AUDIENCE, JWKS, Issuer, SigningKey, serving_issuer
 from tests.harness.token_attacks import ACCEPTED, EXPIRED, INVALID, LOCAL_INVALID, UNSENDABLE, Token

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from gateway.adapters.oidc import OidcVerifier
+from gateway.adapters.identity.oidc import OidcVerifier
 from gateway.errors import ConfigurationError, IdentityUnavailable, TokenInvalid
 from tests.harness.issuer import AUDIENCE, DISCOVERY, JSON, JWKS, Answer, Issuer, serving_issuer
 from tests.harness.token_attacks import pss

@@ -14,7 +14,7 @@ import anyio.lowlevel
 import psutil
 import pytest
 
-from gateway.adapters.openai import OpenAIModel
+from gateway.adapters.openai.model import OpenAIModel
 from gateway.answer.model import AnswerModel, ModelFinish, ModelPiece, ModelUsage, TextPiece
 from gateway.answer.prompt import Message, Prompt
 from gateway.context import Deadline

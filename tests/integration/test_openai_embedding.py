@@ -17,12 +17,12 @@ import pytest
 
 from eval.gate import main as calibrate
 from gateway.access.classes import Acl
-from gateway.adapters.calibration import load_calibration
-from gateway.adapters.embedded import SPACE
+from gateway.adapters.embedded.calibration import load_calibration
+from gateway.adapters.embedded.embedder import SPACE
 from gateway.adapters.memory.catalog import MemoryCatalog
 from gateway.adapters.memory.objects import MemoryObjects
 from gateway.adapters.memory.vectors import MemoryVectors
-from gateway.adapters.openai_embedding import OpenAIEmbedder, space_of
+from gateway.adapters.openai.embedding import OpenAIEmbedder, space_of
 from gateway.context import Deadline
 from gateway.errors import (
     ConfigurationError,

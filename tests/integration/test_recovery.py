@@ -14,9 +14,9 @@ import anyio
 import pytest
 import pytest_asyncio
 
-from gateway.adapters.embedded import BundledEmbedder
-from gateway.adapters.milvus import MilvusStore
-from gateway.adapters.milvus_lite import LiteChild
+from gateway.adapters.embedded.embedder import BundledEmbedder
+from gateway.adapters.milvus.lite import LiteChild
+from gateway.adapters.milvus.store import MilvusStore
 from gateway.ingest.building import build_document
 from loadtest.model_stub import ModelStub
 from tests.harness.process import LITE, PARSER, GatewayProcess, eventually, gateway_process, gone

@@ -14,7 +14,7 @@ import anyio
 import pytest
 from redis.asyncio import Redis
 
-from gateway.adapters.redis_quota import RedisQuota
+from gateway.adapters.redis.quota import RedisQuota
 from gateway.admission.quota import QuotaLease, ReservationKey
 from gateway.errors import ConfigurationError, QuotaExceeded, QuotaUnavailable
 from tests.harness.process import eventually

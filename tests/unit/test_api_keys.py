@@ -11,7 +11,7 @@ import pytest
 
 from gateway.access.apikey import LONGEST_TTL_S, ApiKey, ApiKeyGrant, granted
 from gateway.access.principal import SCOPES, Principal
-from gateway.adapters.api_keys import ApiKeyVerifier, Pepper, Verifiers
+from gateway.adapters.identity.api_keys import ApiKeyVerifier, Pepper, Verifiers
 from gateway.adapters.memory.catalog import MemoryCatalog
 from gateway.errors import (
     CatalogUnavailable,

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from eval.gate import main, write
-from gateway.adapters.calibration import calibration_of, load_calibration
-from gateway.adapters.embedded import CALIBRATION, SPACE
+from gateway.adapters.embedded.calibration import calibration_of, load_calibration
+from gateway.adapters.embedded.embedder import CALIBRATION, SPACE
 from gateway.adapters.sql.releases import config_from, config_text
 from gateway.answer.evidence import GateSignals, decide
 from gateway.errors import ConfigurationError, NotCalibrated

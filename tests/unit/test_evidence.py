@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from gateway.adapters.embedded import CALIBRATION
+from gateway.adapters.embedded.embedder import CALIBRATION
 from gateway.answer.evidence import GateSignals, RefusalReason, decide
 
 BELOW = RefusalReason.BELOW_THRESHOLD

@@ -4,7 +4,7 @@ import os
 import stat
 from pathlib import Path
 
-from gateway.adapters.tokens import LocalKey
+from gateway.adapters.identity.tokens import LocalKey
 
 
 def test_a_key_is_made_once_and_leaves_no_draft(tmp_path: Path) -> None:

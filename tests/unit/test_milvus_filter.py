@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from milvus_lite.analyzer import StandardAnalyzer
 from milvus_lite.search.filter import ast, parse_expr
 
-from gateway.adapters.milvus_filter import checked_hit, chunk_filter, literal, number, scope_filter
-from gateway.adapters.milvus_rows import word_of, words_of
+from gateway.adapters.milvus.filter import checked_hit, chunk_filter, literal, number, scope_filter
+from gateway.adapters.milvus.rows import word_of, words_of
 from gateway.errors import InvalidField, UnscopedAccess
 from tests.contract.vector_world import HOSTILE, REFUSED, chunk, query, without_classes
 

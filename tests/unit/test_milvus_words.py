@@ -6,11 +6,11 @@ from typing import cast
 import pytest
 
 from gateway.adapters.memory.vectors import MemoryVectors
-from gateway.adapters.milvus_layout import SERVER, SERVER_WITHOUT_BM25, server_layout
-from gateway.adapters.milvus_reading import Reading
-from gateway.adapters.milvus_rows import as_entity, word_id
-from gateway.adapters.milvus_seal import seal_filter, seal_row
-from gateway.adapters.milvus_words import bm25, search_words
+from gateway.adapters.milvus.layout import SERVER, SERVER_WITHOUT_BM25, server_layout
+from gateway.adapters.milvus.reading import Reading
+from gateway.adapters.milvus.rows import as_entity, word_id
+from gateway.adapters.milvus.seal import seal_filter, seal_row
+from gateway.adapters.milvus.words import bm25, search_words
 from gateway.errors import InvariantViolated, VectorStoreUnavailable
 from tests.contract.vector_world import SPACE, fill, query, row, soon
 

@@ -7,7 +7,7 @@ import weakref
 import anyio
 import pytest
 
-from gateway.adapters.openai_alarm import Alarm
+from gateway.adapters.openai.alarm import Alarm
 
 PATIENCE_S = 10
 

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from gateway.adapters.openai_chunk import ChunkReader
-from gateway.adapters.openai_patience import Patience
-from gateway.adapters.openai_sse import MAX_EVENT_BYTES, SseDecoder, SurrogateJoiner
+from gateway.adapters.openai.chunk import ChunkReader
+from gateway.adapters.openai.patience import Patience
+from gateway.adapters.openai.sse import MAX_EVENT_BYTES, SseDecoder, SurrogateJoiner
 from gateway.answer.model import ModelFinish, ModelUsage, TextPiece
 from gateway.answer.prompt import Message, Prompt
 from gateway.context import Deadline

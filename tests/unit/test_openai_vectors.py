@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.adapters.openai_vectors import read_vectors
+from gateway.adapters.openai.vectors import read_vectors
 from gateway.errors import EmbedderUnavailable, EmbeddingSpaceMismatch
 
 

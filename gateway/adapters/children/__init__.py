@@ -1,0 +1,1 @@
+"""Children: work in processes of its own, over framed pipes."""

@@ -1,0 +1,82 @@
+"""Calibration: the evidence gate's thresholds of one embedding space, built in or read from a file."""
+
+import contextlib
+import json
+import math
+from pathlib import Path
+from typing import NoReturn
+
+from gateway.adapters.embedded.embedder import CALIBRATION, SPACE
+from gateway.errors import ConfigurationError
+from gateway.release.model import EmbeddingSpace, RetrievalConfig
+
+_NUMBERS = ("w_similarity", "w_coverage", "bias", "min_coverage")
+_KEYS = {"space_id", "version", *_NUMBERS}
+_MAX_BYTES = 64 * 1024
+_MAX_VERSION = 200
+
+
+def calibration_of(space: EmbeddingSpace, path: Path | None) -> RetrievalConfig | None:
+    """The file's when one is named, else the one built in for the bundled space, else None.
+
+    Raises ConfigurationError ``calibration_unusable``.
+    """
+    if path is not None:
+        return load_calibration(path, space)
+    return CALIBRATION if space == SPACE else None
+
+
+def load_calibration(path: Path, space: EmbeddingSpace) -> RetrievalConfig:
+    """Reads what ``python -m eval.gate --write FILE`` wrote for this very space.
+
+    Raises ConfigurationError ``calibration_unusable`` for anything else: a gate that is read wrongly lets
+    everything pass.
+    """
+    found = _object(path)
+    if found.keys() != _KEYS:
+        _refuse(path, f"has to hold {', '.join(sorted(_KEYS))} and nothing else")
+    if found["space_id"] != space.space_id:
+        _refuse(path, f"is of the space {found['space_id']!r}, not of {space.space_id!r}")
+    version = found["version"]
+    if not isinstance(version, str) or not version.isprintable() or not 0 < len(version) <= _MAX_VERSION:
+        _refuse(path, "has a version that is no short text")
+    w_similarity, w_coverage, bias, min_coverage = (_number(path, found, name) for name in _NUMBERS)
+    if min(w_similarity, w_coverage) < 0 or not 0 <= min_coverage <= 1:
+        _refuse(path, "has a weight below 0, or a min_coverage that is no share")
+    if not 0 < bias <= w_similarity + w_coverage:
+        _refuse(path, "has a bias that lets every question pass, or none")
+    return RetrievalConfig(version, w_similarity, w_coverage, bias, min_coverage)
+
+
+def _object(path: Path) -> dict[str, object]:
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MAX_BYTES + 1)
+    except OSError as error:
+        _refuse(path, f"can't be read: {error.strerror}")
+    if len(content) > _MAX_BYTES:
+        _refuse(path, "is too large")
+    found: object = None
+    with contextlib.suppress(ValueError, RecursionError):
+        found = json.loads(content, object_pairs_hook=_no_duplicates, parse_int=float)
+    if not isinstance(found, dict):
+        _refuse(path, "is no JSON object with each name once")
+    return found
+
+
+def _no_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name stands twice")
+    return found
+
+
+def _number(path: Path, found: dict[str, object], name: str) -> float:
+    value = found[name]
+    if not isinstance(value, float) or not math.isfinite(value):
+        _refuse(path, f"has a {name} that is no number")
+    return value
+
+
+def _refuse(path: Path, why: str) -> NoReturn:
+    raise ConfigurationError("calibration_unusable", f"the calibration file {path} {why}")

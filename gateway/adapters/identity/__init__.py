@@ -1,0 +1,1 @@
+"""Identity: tokens of the local key and of an issuer, and API keys."""

@@ -1,0 +1,120 @@
+"""Reading: one question's calls to one collection, each inside its deadline and its consistency."""
+
+from typing import Any
+
+from gateway.adapters.milvus.client import Connection
+from gateway.adapters.milvus.layout import check_fields, partition_of
+from gateway.adapters.milvus.seal import seal_filter
+from gateway.context import Deadline
+from gateway.errors import VectorStoreUnavailable
+from gateway.release.model import RetrievalRelease
+
+#: the most rows Milvus returns at once
+LARGEST_LIMIT = 16_384
+
+
+class Reading:
+    """Raises what pymilvus raises; ``bounded`` translates. Every call carries what is left of the time."""
+
+    def __init__(self, connection: Connection, release: RetrievalRelease, deadline: Deadline) -> None:
+        self.layout = connection.layout
+        self._connection = connection
+        self._release = release
+        self._deadline = deadline
+        self._place: dict[str, Any] = {}
+        if self.layout.partition_per_revision:
+            self._place["partition_names"] = [partition_of(release.kb_revision)]
+
+    async def query(
+        self, expression: str, fields: list[str], limit: int, consistency: str | None = None
+    ) -> list[dict[str, Any]]:
+        """Up to ``limit`` rows that match, in no order."""
+        rows: list[dict[str, Any]] = await self._connection.reader.query(
+            filter=expression,
+            output_fields=fields,
+            limit=min(limit, LARGEST_LIMIT),
+            **self._call(consistency),
+        )
+        return rows
+
+    async def count(self, expression: str) -> int:
+        """How many rows match."""
+        rows = await self._connection.reader.query(
+            filter=expression, output_fields=["count(*)"], **self._call()
+        )
+        return int(rows[0]["count(*)"])
+
+    async def search(
+        self, data: object, anns_field: str, expression: str, fields: list[str], limit: int
+    ) -> list[dict[str, Any]]:
+        """Up to ``limit`` hits, best first, each ``{"entity": fields, "distance": score}``."""
+        dense = anns_field == "vector"
+        found: list[list[dict[str, Any]]] = await self._connection.reader.search(
+            data=[data],
+            anns_field=anns_field,
+            filter=expression,
+            limit=min(limit, LARGEST_LIMIT),
+            output_fields=fields,
+            search_params={
+                "metric_type": "COSINE" if dense else "BM25",
+                "params": self._searched(limit) if dense else {},
+            },
+            **self._call(),
+        )
+        return found[0]
+
+    async def expect_revision(self, *, again: bool = False) -> None:
+        """That the release's revision is there, and whole. Looks once a connection, or ``again``.
+
+        Raises VectorStoreUnavailable, EmbeddingSpaceMismatch.
+        """
+        key = (self._release.collection, self._release.kb_revision)
+        if key in self._connection.revisions and not again:
+            return
+        self._connection.revisions.discard(key)
+        if self.layout.partition_per_revision:
+            there = await self._has_partition()
+        else:
+            there = await self._has_seal()
+        if not there:
+            raise VectorStoreUnavailable("the release's revision is not in the vector store")
+        self._connection.revisions.add(key)
+
+    async def _has_partition(self) -> bool:
+        partition = partition_of(self._release.kb_revision)
+        return bool(
+            await self._connection.reader.has_partition(
+                self._release.collection,
+                partition,
+                timeout=self._deadline.remaining(),
+                retry_on_rate_limit=False,
+            )
+        )
+
+    async def _has_seal(self) -> bool:
+        collection = self._release.collection
+        found = await self._connection.reader.describe_collection(
+            collection, timeout=self._deadline.remaining(), retry_on_rate_limit=False
+        )
+        check_fields(found, self._release.space.dimension, self.layout)
+        # what was sealed a moment ago may not show yet at the usual consistency
+        for consistency in (self.layout.consistency, "Strong"):
+            if await self.query(seal_filter(self._release.kb_revision), ["row_id"], 1, consistency):
+                return True
+        return False
+
+    def _searched(self, limit: int) -> dict[str, Any]:
+        """The dense index's parameters; ef must not be smaller than the limit."""
+        params = dict(self.layout.dense_search)
+        if "ef" in params:
+            params["ef"] = max(params["ef"], min(limit, LARGEST_LIMIT))
+        return params
+
+    def _call(self, consistency: str | None = None) -> dict[str, Any]:
+        level = consistency or self.layout.consistency
+        return self._place | {
+            "collection_name": self._release.collection,
+            "timeout": self._deadline.remaining(),
+            "retry_on_rate_limit": False,
+            **({"consistency_level": level} if level else {}),
+        }

@@ -1,0 +1,1 @@
+"""Redis: the shared quota, and the only place that knows redis-py."""
