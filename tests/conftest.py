@@ -1,7 +1,7 @@
 """Real parts that any test may ask for; each is started once a test process, on a free port."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -58,12 +58,9 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(ContractTable(), "contract-table")
 
 
-#: modules that share what is slow to start run in one process, every other one by itself
-_TOGETHER = {"test_sample_questions": "demos", "test_hostile_names": "demos"}
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With several processes a module stays whole, and modules that share a demo stay together."""
+    from tests.harness.scheduling import ModulesTogether
 
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With several processes (``--dist loadgroup``) a module stays whole."""
-    for item in items:
-        name = item.path.stem
-        item.add_marker(pytest.mark.xdist_group(_TOGETHER.get(name, name)))
+    return ModulesTogether(config, log)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.contract.suites import IMPLEMENTATIONS, SUITES
 
-_NODE = re.compile(r"(?:^|/)contract/(test_\w+)\.py::[^\[]+\[(.*)\](?:@\w+)?$")
+_NODE = re.compile(r"(?:^|/)contract/(test_\w+)\.py::[^\[]+\[(.*)\]$")
 
 
 def place(nodeid: str) -> tuple[str, str] | None:
