@@ -4,7 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 UV := $(BIN)/uv
-PYTEST_ARGS ?= -n auto --dist loadfile
+# one more than there are cores: much of a test is waiting for a server that starts, ends or comes back
+PYTEST_ARGS ?= -n $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)') --dist loadfile
 
 .PHONY: demo test check format lock clean licences
 

@@ -62,12 +62,16 @@ def imports_inside(settings: Settings) -> bool:
     return settings.env == "development" and settings.workers == 1
 
 
-async def _import_parts(settings: Settings, opener: PartsOpener, stack: AsyncExitStack) -> ImportParts:
+async def _import_parts(
+    settings: Settings, opener: PartsOpener, stack: AsyncExitStack, *, answering: bool = False
+) -> ImportParts:
     catalog = await opener.catalog()
     offline_embedder = opener.offline_embedder()
     space = offline_embedder.space
     if settings.env == "production":
         refuse_powerful("the database's account", await catalog.excess_privileges())
+        if answering:  # a worker may build what no process can ask yet
+            refuse_other_space(space.space_id, await catalog.active_spaces())
     vectors = await opener.runtime_vectors()
     objects = await opener.objects()
     parser = ChildParser(cap_s=settings.parse_cap_s, max_bytes=settings.document_max_bytes)
@@ -85,10 +89,8 @@ async def _import_parts(settings: Settings, opener: PartsOpener, stack: AsyncExi
 
 async def _serving_parts(settings: Settings, stack: AsyncExitStack) -> Parts:
     opener = PartsOpener(settings, stack)
-    importing = await _import_parts(settings, opener, stack)
+    importing = await _import_parts(settings, opener, stack, answering=True)
     embedder = await opener.embedder()
-    if settings.env == "production":  # a worker may build what no process can ask yet
-        refuse_other_space(embedder.space.space_id, await importing.catalog.active_spaces())
     pepper = opener.pepper()
     return Parts(
         catalog=importing.catalog,

@@ -236,6 +236,7 @@ class PartsOpener:
         if settings.model_base_url is None:
             from gateway.adapters.embedded.extractive import ExtractiveModel
 
+            self.checks["model"] = _always
             return ExtractiveModel(embedder)
         from gateway.adapters.openai.model import OpenAIModel
 
@@ -254,6 +255,10 @@ class PartsOpener:
 
     async def _wait_for(self, part: str, open_part: Callable[[], Awaitable[T]], down: type[Unavailable]) -> T:
         return await patiently(part, self._settings.start_wait_s, open_part, down)
+
+
+async def _always() -> bool:
+    return True
 
 
 def process_name() -> str:

@@ -26,6 +26,8 @@ TEXT = {
     "limits.md": "# Limits\n\n## Uploads\n\nThe upload limit is 42 megabytes for every member of staff.\n"
 }
 QUESTION = "What is the upload limit?"
+#: other tests make more knowledge bases
+HANDBOOK = ("--kb", "handbook")
 UNANSWERABLE = "Who composed the opera about the lighthouse keeper?"
 DONE, FAILED, WRONG_USAGE, REFUSED = 0, 1, 2, 3
 PATIENCE_S = 60
@@ -104,7 +106,8 @@ async def test_a_refusal_has_an_exit_code_of_its_own(embedded_gateway: GatewayPr
     """Exit 3; the reasons on stderr, no text on stdout; with `--json` the events on stdout."""
     env = told(embedded_gateway)
     spoken, written = await asyncio.gather(
-        run_command("ask", UNANSWERABLE, env=env), run_command("ask", UNANSWERABLE, "--json", env=env)
+        run_command("ask", UNANSWERABLE, *HANDBOOK, env=env),
+        run_command("ask", UNANSWERABLE, *HANDBOOK, "--json", env=env),
     )
     assert (spoken.code, written.code) == (REFUSED, REFUSED)
     assert spoken.out == ""
@@ -118,7 +121,7 @@ async def test_an_answer_that_breaks_off_is_a_failure(
 ) -> None:
     """Exit 1 and the code on stderr; what came stays on stdout."""
     stub.script(tokens=["The limit ", "is "], die_after_tokens=2, die_how="eof")
-    asked = await run_command("ask", QUESTION, env=told(embedded_gateway))
+    asked = await run_command("ask", QUESTION, *HANDBOOK, env=told(embedded_gateway))
     assert (asked.code, asked.out.rstrip()) == (FAILED, "The limit is")
     assert asked.err.strip().startswith("upstream_failed: ")
 
@@ -162,7 +165,7 @@ async def test_ctrl_c_stops_the_answer_and_the_model(
     stub.script(tokens=["The limit ", "is "], stall_after_tokens=1)
     begun = len(stub.calls)
     errors = tmp_path / "stderr.txt"
-    async with spawned("ask", QUESTION, errors=errors, env=told(embedded_gateway)) as process:
+    async with spawned("ask", QUESTION, *HANDBOOK, errors=errors, env=told(embedded_gateway)) as process:
         with anyio.fail_after(PATIENCE_S):
             await stub.until(lambda s: len(s.calls) > begun and s.calls[begun].tokens == 1)
             process.send_signal(signal.SIGINT)

@@ -28,6 +28,7 @@ MIB = 1024 * 1024
 #: twenty at once on a busy machine wait for each other: that is not what is tested here
 PATIENT = {
     "GATEWAY_REQUESTS_PER_MINUTE": "1000000",
+    "GATEWAY_CONNECT_CAP_MS": "15000",
     "GATEWAY_EMBEDDING_CONCURRENCY": "32",
     "GATEWAY_EMBEDDING_WAIT_MS": "15000",
     "GATEWAY_RETRIEVAL_CONCURRENCY": "32",

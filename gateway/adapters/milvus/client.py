@@ -47,9 +47,14 @@ def translated(deadline: Deadline | None = None) -> Iterator[None]:
     try:
         yield
     except (MilvusException, grpc.RpcError, TimeoutError, OSError) as error:
-        if deadline is not None and deadline.remaining() <= 0:
+        if deadline is not None and (deadline.remaining() <= 0 or _ran_out(error)):
             raise DeadlineExceeded(STAGE) from error
         raise VectorStoreUnavailable() from error
+
+
+def _ran_out(error: Exception) -> bool:
+    """The wire's own deadline, which is ours, may be a moment ahead of our clock."""
+    return isinstance(error, grpc.RpcError) and error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
 
 
 async def uninterrupted(call: Awaitable[T]) -> T:

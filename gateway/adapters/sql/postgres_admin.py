@@ -14,6 +14,8 @@ from gateway.errors import ConfigurationError
 
 T = TypeVar("T")
 
+#: any number that nobody else's program locks by in our database
+_LOCK = 0x71612D67
 _CONNECT_S = 10.0
 #: a migration that waits longer for a table would make every request behind it wait as well
 _SETTINGS = {"lock_timeout": "60s"}
@@ -55,7 +57,13 @@ def grant_runtime(url: str, account: str) -> None:
     run(postgres_url(url), lambda connection: _grant(connection, account))
 
 
+def in_turn(connection: Connection) -> None:
+    """Waits until nobody else changes the schema or its grants; holds until the transaction ends."""
+    connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
+
+
 def _grant(connection: Connection, account: str) -> None:
+    in_turn(connection)
     if connection.execute(_IS_ROLE, {"name": account}).one_or_none() is None:
         raise ConfigurationError("account_unknown", "the database has no such account; create it first")
     quoted = connection.dialect.identifier_preparer.quote_identifier

@@ -8,15 +8,12 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
-from sqlalchemy import URL, Connection, func, make_url, select
+from sqlalchemy import URL, Connection, make_url
 
 from gateway.adapters.sql import postgres_admin
 from gateway.adapters.sql.postgres_engine import postgres_url
 from gateway.adapters.sql.sqlite import translated_errors, writing_engine
 from gateway.errors import ConfigurationError
-
-#: any number that nobody else's program locks by in our database
-_LOCK = 0x71612D67
 
 
 def migrate(url: str | URL) -> None:
@@ -46,7 +43,7 @@ def _migrate_file(path: Path) -> None:
 
 
 def _migrate_in_turn(connection: Connection) -> None:
-    connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
+    postgres_admin.in_turn(connection)
     _upgrade(connection)
 
 
