@@ -4,10 +4,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 UV := $(BIN)/uv
-# one more than there are cores: much of a test is waiting for a server that starts, ends or comes back
-PYTEST_ARGS ?= -n $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)') --dist loadfile
+PYTEST_ARGS ?= -n auto --dist loadfile
 
-.PHONY: demo test check format lock clean licences
+.PHONY: demo test soak check format lock clean licences
 
 demo: $(VENV)/base.stamp
 	@exec $(BIN)/qa-gateway demo $(DEMO_ARGS)
@@ -15,6 +14,10 @@ demo: $(VENV)/base.stamp
 test: $(VENV)/dev.stamp system-packages
 	@$(BIN)/python -m compileall -q gateway tests loadtest eval
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+# What takes too long for each run: the rest of the acceptance suite on servers, parts that come late or restart.
+soak: $(VENV)/dev.stamp system-packages
+	$(BIN)/python -m pytest $(PYTEST_ARGS) -m soak
 
 check: $(VENV)/dev.stamp
 	$(BIN)/ruff check .

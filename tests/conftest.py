@@ -64,3 +64,19 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     from tests.harness.scheduling import ModulesTogether
 
     return ModulesTogether(config, log)
+
+
+#: modules whose tests on servers, or all of whose tests, only ``make soak`` runs: others are about the same
+#: kinds (the contract suites about hostile names, the adapters' own tests about restarts)
+_SOAK_ON_SERVERS = {"test_hostile_names", "test_model_endpoint", "test_cli"}
+_SOAK = {"test_two_processes"}
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest looks at marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks what takes long, so that ``make test`` stays under a quarter of an hour on two cores."""
+    for item in items:
+        module = item.path.stem
+        on_servers = "servers" in item.name.partition("[")[2].rstrip("]").split("-")
+        if module in _SOAK or (module in _SOAK_ON_SERVERS and on_servers):
+            item.add_marker(pytest.mark.soak)
