@@ -261,6 +261,7 @@ async def test_two_spaces_of_one_dimension_do_not_mix(store: MilvusStore, space:
         assert hit.chunk.content == content
 
 
+@pytest.mark.soak
 async def test_a_server_that_was_killed_is_found_again(server: MilvusServer, store: MilvusStore) -> None:
     """While it is down every call is an error at once; back on its address, the store goes on by itself.
 
