@@ -516,6 +516,41 @@ async def test_a_removed_key_is_refused_once_keys_were_refreshed_by_age(
         await verifier.verify(old)
 
 
+async def test_leaving_in_the_middle_of_a_look_buys_no_second_one(
+    issuer: Issuer, verifier: OidcVerifier
+) -> None:
+    """A flood of callers who ask with unknown names and hang up costs one fetch as well."""
+    await verifier.verify(issuer.sign())
+    key = issuer.es256
+    while issuer.arrived.acquire(blocking=False):
+        pass  # those of the first fetch
+    issuer.hold()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(verifier.verify, key.token(key.header(kid="first"), key.claims()))
+        await arrived(issuer)
+        tasks.cancel_scope.cancel()
+    issuer.release()
+    for number in range(20):
+        with pytest.raises(TokenInvalid):
+            await verifier.verify(key.token(key.header(kid=f"later {number}"), key.claims()))
+    assert issuer.requests[JWKS] == 2
+
+
+async def test_a_look_that_saw_nothing_is_repeated_soon(
+    issuer: Issuer, clock: Clock, verifier: OidcVerifier
+) -> None:
+    """An unknown name while the issuer is down doesn't keep its new key out for half a minute."""
+    await verifier.verify(issuer.sign())
+    key = issuer.es256
+    issuer.down()
+    with pytest.raises(IdentityUnavailable):
+        await verifier.verify(key.token(key.header(kid="nobody's"), key.claims()))
+    issuer.up()
+    issuer.rotate()
+    clock.now += RETRY_S
+    assert (await verifier.verify(issuer.sign())).subject == "ann"
+
+
 async def test_a_flood_of_unknown_keys_costs_one_fetch_each_half_minute(
     issuer: Issuer, clock: Clock, verifier: OidcVerifier
 ) -> None:

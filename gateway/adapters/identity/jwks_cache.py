@@ -84,12 +84,12 @@ class KeyCache:
             self._refresh()
 
     async def _look_again(self) -> None:
-        if self._running is None and self._clock() - self._looked_at < self._unknown_s:
-            return
-        looked = self._clock()
+        if self._running is None:
+            if self._clock() - self._looked_at < self._unknown_s:
+                return
+            # Noted before anybody waits: whoever leaves in the middle of it has looked all the same.
+            self._looked_at = self._clock()
         await self._joined(self._refresh())
-        if not self._failing:  # a fetch that failed is bounded by its own pause
-            self._looked_at = max(self._looked_at, looked)
 
     def _find(self, kid: str | None) -> TrustedKey | None:
         return None if self._keys is None else self._keys.find(kid)
@@ -125,6 +125,7 @@ class KeyCache:
         except IdentityUnavailable as error:
             _log.warning("identity.keys_not_fetched", reason=error.detail)
             self._failing, self._failed_at = True, self._clock()
+            self._looked_at = -math.inf  # nothing was seen; the next look is bounded by ``retry_s``
         else:
             self._keys, self._held, self._fetched_at = keys, number, started_at
             self._failing, self._failed_at = False, -math.inf
