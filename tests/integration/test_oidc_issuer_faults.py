@@ -530,6 +530,7 @@ async def test_leaving_in_the_middle_of_a_look_buys_no_second_one(
         await arrived(issuer)
         tasks.cancel_scope.cancel()
     issuer.release()
+    await settled()
     for number in range(20):
         with pytest.raises(TokenInvalid):
             await verifier.verify(key.token(key.header(kid=f"later {number}"), key.claims()))
