@@ -46,8 +46,8 @@ class Finding:
 async def examine(settings: Settings) -> list[Finding]:
     """Everything that a start would look at, each part by itself: one that is down hides no other.
 
-    Waits for nothing and changes nothing. Embedded parts belong to the process that serves, so they are
-    only named here.
+    Waits for nothing and leaves nothing changed. Embedded parts belong to the process that serves, so
+    they are only named here.
     """
     impatient = settings.model_copy(update={"start_wait_s": 0.0})
     async with AsyncExitStack() as stack:

@@ -72,7 +72,7 @@ async def _import_parts(
         refuse_powerful("the database's account", await catalog.excess_privileges())
         if answering:  # a worker may build what no process can ask yet
             refuse_other_space(space.space_id, await catalog.active_spaces())
-    vectors = await opener.runtime_vectors()
+    vectors = await opener.runtime_vectors(space)
     objects = await opener.objects()
     parser = ChildParser(cap_s=settings.parse_cap_s, max_bytes=settings.document_max_bytes)
     stack.push_async_callback(parser.aclose)

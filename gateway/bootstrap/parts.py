@@ -112,7 +112,7 @@ class PartsOpener:
         self._stack.push_async_callback(store.aclose)
         return store
 
-    async def runtime_vectors(self) -> MilvusStore:
+    async def runtime_vectors(self, space: EmbeddingSpace) -> MilvusStore:
         """In production a server that is fit for it, with the collection that ``migrate`` has made.
 
         Raises ConfigurationError for an account that may do more, or a collection of another space.
@@ -123,7 +123,6 @@ class PartsOpener:
             return store
         powers = await self._wait_for("vector_store", store.privileges, VectorStoreUnavailable)
         refuse_powerful("the vector store's account", powers)
-        space = self.offline_embedder().space
         try:
             await self._wait_for("vector_store", lambda: store.prepare(space), VectorStoreUnavailable)
         except EmbeddingSpaceMismatch as error:
@@ -204,7 +203,11 @@ class PartsOpener:
         """In production only the one that is set; in development one is made beside the local key."""
         if (given := _plain(self._settings.api_key_pepper)) is not None:
             return Pepper(given.encode())
-        return None if self._settings.env == "production" else Pepper.load(self._settings.data_dir)
+        return (
+            None
+            if self._settings.env == "production"
+            else Pepper.load(made_data_dir(self._settings.data_dir))
+        )
 
     def quota(self) -> Quota:
         """Counted in this process, or by Redis for all of them."""

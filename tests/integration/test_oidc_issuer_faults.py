@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
+from gateway.adapters.identity.documents import leads_down
 from gateway.adapters.identity.oidc import OidcVerifier
 from gateway.errors import ConfigurationError, IdentityUnavailable, TokenInvalid
 from tests.harness.issuer import AUDIENCE, DISCOVERY, JSON, JWKS, Answer, Issuer, serving_issuer
@@ -305,6 +306,21 @@ async def test_discovery_can_lead_to_no_unsafe_place(
     issuer.answers[DISCOVERY] = Answer(json.dumps({"issuer": issuer.url, "jwks_uri": url}).encode())
     with pytest.raises(IdentityUnavailable):
         await verifier.verify(issuer.sign())
+
+
+@pytest.mark.parametrize(
+    ("issuer_url", "keys_url", "down"),
+    [
+        ("https://login.example.com", "https://keys.example.com/jwks", False),
+        ("https://login.example.com", "http://127.0.0.1:9/jwks", True),
+        ("HTTPS://login.example.com", "HTTP://127.0.0.1:9/jwks", True),
+        ("http://127.0.0.1:8", "http://127.0.0.1:9/jwks", False),
+        ("http://127.0.0.1:8", "https://keys.example.com/jwks", False),
+    ],
+)
+def test_discovery_leads_from_https_to_https_alone(issuer_url: str, keys_url: str, down: bool) -> None:
+    """Keys on this machine are for an issuer on this machine."""
+    assert leads_down(issuer_url, keys_url) is down
 
 
 @pytest.mark.parametrize("said", ["/", "UPPER", "prefix"])

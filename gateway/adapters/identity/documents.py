@@ -61,8 +61,7 @@ class IssuerDocuments:
         if document.get("issuer") != self._issuer:
             raise IdentityUnavailable("the discovery document belongs to another issuer")
         url = document.get("jwks_uri")
-        https_kept = isinstance(url, str) and (url.startswith("https:") or self._issuer.startswith("http:"))
-        if not isinstance(url, str) or not https_kept or not is_safe(url):
+        if not isinstance(url, str) or not is_safe(url) or leads_down(self._issuer, url):
             raise IdentityUnavailable("the discovery document names no safe address of the keys")
         return url
 
@@ -106,6 +105,11 @@ def is_safe(url: str) -> bool:
     if not parsed.host or parsed.userinfo or parsed.fragment or not 0 < (parsed.port or 443) < 65_536:
         return False
     return parsed.scheme == "https" or (parsed.scheme == "http" and _is_loopback(parsed.host))
+
+
+def leads_down(issuer: str, url: str) -> bool:
+    """From https to http, though it be on this machine: any of its accounts could serve keys there."""
+    return httpx2.URL(issuer).scheme == "https" != httpx2.URL(url).scheme
 
 
 def _is_loopback(host: str) -> bool:
