@@ -1,7 +1,6 @@
 """The `qa-gateway` process: when it starts, why it refuses to, and what is left when it has ended."""
 
 import asyncio
-import contextlib
 import json
 import signal
 import stat
@@ -23,6 +22,7 @@ from tests.harness.process import (
     eventually,
     gateway_process,
     gone,
+    refused,
     run_command,
     spawned,
     started,
@@ -131,18 +131,6 @@ async def turned_away(wire: Wire, token: str) -> bool:
     except (ConnectionError, asyncio.IncompleteReadError):
         return True
     return head.status == 503 and (await wire.json())["code"] == "shutting_down"
-
-
-async def refused(port: int) -> bool:
-    """Whether nobody listens there any more."""
-    try:
-        _, writer = await asyncio.open_connection("127.0.0.1", port)
-    except ConnectionRefusedError:
-        return True
-    writer.close()
-    with contextlib.suppress(OSError):
-        await writer.wait_closed()
-    return False
 
 
 async def test_a_killed_server_leaves_no_child_and_an_intact_folder(tmp_path: Path) -> None:

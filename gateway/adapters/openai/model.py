@@ -113,7 +113,7 @@ class OpenAIModel:
 
     async def _request(self, prompt: Prompt) -> httpx2.Response:
         """The answer's head. The endpoint's own method would check and copy each message by its types, a
-        third of what a call costs this process; this way in is the SDK's for what it has no method for.
+        quarter of what a call costs this process; this way in is the SDK's for what it has no method for.
         """
         answer = await self._client.post(
             "/chat/completions",

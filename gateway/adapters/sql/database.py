@@ -17,7 +17,8 @@ class Database(Protocol):
     """Runs functions of a Connection, each as one transaction.
 
     Every method raises CatalogUnavailable, InvalidField for a value no column holds, or what the
-    function raises; then nothing is written. A function may be run again, so it does nothing but
+    function raises; then nothing is written, but for a connection that died while a commit was on its
+    way: nobody knows of that one. A function may be run again, so it does nothing but
     talk to its connection. Cancelling a call abandons its result only: the transaction still
     commits or rolls back whole.
     """
