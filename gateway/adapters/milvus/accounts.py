@@ -1,7 +1,9 @@
 """Accounts: what the store's own account may do that a runtime one must not, and how one is made."""
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+
+from pymilvus import MilvusException
 
 from gateway.adapters.milvus.client import Connection, admits_strangers, denied
 
@@ -61,10 +63,28 @@ def make_runtime_account(connection: Connection, user: str, password: str, cap_s
     Raises what pymilvus raises.
     """
     client = connection.writer
-    if user not in client.list_users(timeout=cap_s):
-        client.create_user(user, password, timeout=cap_s)
-    if _ROLE not in client.list_roles(timeout=cap_s):
-        client.create_role(_ROLE, timeout=cap_s)
+    _ensure(
+        user,
+        listed=lambda: client.list_users(timeout=cap_s),
+        create=lambda: client.create_user(user, password, timeout=cap_s),
+    )
+    _ensure(
+        _ROLE,
+        listed=lambda: client.list_roles(timeout=cap_s),
+        create=lambda: client.create_role(_ROLE, timeout=cap_s),
+    )
     for kind, privilege in _RUNTIME:
         client.grant_privilege(_ROLE, kind, privilege, "*", timeout=cap_s)
     client.grant_role(user, _ROLE, timeout=cap_s)
+
+
+def _ensure(name: str, *, listed: Callable[[], Sequence[str]], create: Callable[[], object]) -> None:
+    """Creates what isn't there; another process may have been faster, which is as good."""
+    if name in listed():
+        return
+    try:
+        create()
+    except MilvusException:
+        # the server has no code of its own for a name that is taken: what is there now decides
+        if name not in listed():
+            raise
