@@ -20,9 +20,10 @@
     ├── Unavailable                        a part is down (503)
     │   ├── CatalogUnavailable · VectorStoreUnavailable · ObjectStoreUnavailable
     │   ├── EmbedderUnavailable · UpstreamFailed · AuthorizerUnavailable
-    │   ├── IdentityUnavailable · QuotaUnavailable
+    │   ├── IdentityUnavailable · QuotaUnavailable · RevocationFeedStale
     │   ├── ReleaseUnresolved · EmbeddingSpaceMismatch · NotCalibrated
     ├── DeadlineExceeded                   a stage or the whole ran out of time (504)
+    ├── AnswerBlocked                      the output policy stopped an answer that had begun
     ├── DocumentRejected                   one document can't be imported; the reason is for a person
     ├── InvariantViolated                  a promise of this code is broken: a defect, not bad input
     │   └── ProtocolViolation · UnscopedAccess
@@ -33,6 +34,7 @@ A refusal for want of evidence is an outcome, not an error. HTTP statuses are ma
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 
@@ -184,12 +186,29 @@ class Killed(Conflict):
     title = "The answer was stopped by an operator"
 
 
+@dataclass(frozen=True, slots=True)
+class SpentBudget:
+    """The budget that said no: ``limit`` in ``window_s``, what is left, and when there is more."""
+
+    policy: str
+    limit: int
+    window_s: int
+    remaining: int
+    reset_s: int
+
+
 class Rejection(GatewayError):
     """``stage`` names who said no, as in the label of ``gateway_rejections_total``."""
 
     code = "rejected"
     title = "Not admitted"
     stage = "admission"
+
+    def __init__(
+        self, detail: str = "", *, retry_after_ms: int | None = None, budget: SpentBudget | None = None
+    ) -> None:
+        super().__init__(detail, retry_after_ms=retry_after_ms)
+        self.budget = budget
 
 
 class RateLimited(Rejection):
@@ -266,6 +285,13 @@ class QuotaUnavailable(Unavailable):
     title = "The shared quota can't be read right now"
 
 
+class RevocationFeedStale(Unavailable):
+    """Nobody can tell whether the caller's rights still hold."""
+
+    code = "revocation_feed_stale"
+    title = "Revocations can't be followed right now"
+
+
 class ReleaseUnresolved(Unavailable):
     code = "release_unresolved"
     title = "The knowledge base has no active release"
@@ -288,6 +314,11 @@ class DeadlineExceeded(GatewayError):
     def __init__(self, stage: str, detail: str = "") -> None:
         super().__init__(detail or f"the {stage} stage ran out of time")
         self.stage = stage
+
+
+class AnswerBlocked(GatewayError):
+    code = "answer_blocked"
+    title = "The output policy stopped this answer"
 
 
 class DocumentRejected(GatewayError):

@@ -59,6 +59,24 @@ class Settings(BaseSettings):
     model_max_sensitivity: int = Field(default=1, ge=0, le=3)
     model_context_tokens: int = Field(default=8192, ge=512)
     max_output_tokens: int = Field(default=1024, ge=16, le=32_768)
+    #: calls repeated before the first text, over all endpoints
+    model_retries: int = Field(default=1, ge=0, le=3)
+
+    # the second answer model, asked once when the first one fails before its first text: none = none
+    fallback_model_base_url: str | None = None
+    fallback_model_name: str | None = None
+    fallback_model_api_key: SecretStr | None = None
+    fallback_model_max_sensitivity: int = Field(default=1, ge=0, le=3)
+    #: failures in a row after which an endpoint is left alone, and for how long
+    breaker_failures: int = Field(default=5, ge=1)
+    breaker_open_s: float = Field(default=5.0, gt=0)
+
+    # the output policy: text is checked piece by piece, or whole, before it leaves
+    moderation: Literal["off", "segmented", "buffered"] = "off"
+    moderation_base_url: str | None = None
+    moderation_name: str | None = None
+    moderation_api_key: SecretStr | None = None
+    moderation_cap_ms: int = Field(default=1000, gt=0)
 
     # identity
     token_audience: str = "qa-gateway"  # noqa: S105 - an audience, no secret
@@ -86,15 +104,30 @@ class Settings(BaseSettings):
     embedding_wait_ms: int = Field(default=100, ge=0)
     retrieval_concurrency: int = Field(default=8, gt=0)
     retrieval_wait_ms: int = Field(default=200, ge=0)
+    rerank_concurrency: int = Field(default=8, gt=0)
+    rerank_wait_ms: int = Field(default=100, ge=0)
     generation_concurrency: int = Field(default=32, gt=0)
     generation_wait_ms: int = Field(default=200, ge=0)
     sse_sessions: int = Field(default=256, gt=0)
     offline_embedding_concurrency: int = Field(default=1, gt=0)
     requests_per_minute: int = Field(default=600, gt=0)
 
-    # the shared quota: running answers a tenant over all processes, and how long Redis may take for a step
+    # the shared quota over all processes: of each tenant, and of each model; none = no limit
     quota_concurrency: int = Field(default=64, gt=0)
+    quota_requests_per_minute: int | None = Field(default=None, gt=0)
+    quota_tokens_per_minute: int | None = Field(default=None, gt=0)
+    model_concurrency: int | None = Field(default=None, gt=0)
+    model_requests_per_minute: int | None = Field(default=None, gt=0)
+    model_tokens_per_minute: int | None = Field(default=None, gt=0)
+    #: how long Redis may take for a step, and how long it keeps the places of a process that is silent
     quota_cap_ms: int = Field(default=250, gt=0)
+    quota_lease_s: float = Field(default=10.0, ge=1, le=300)
+    #: what this process is called among those that share the quota; none = its host, port and number
+    process_name: str | None = Field(default=None, min_length=1, max_length=128)
+
+    # revocations: how often they are looked for, and after how long without a look everything ends
+    revocation_poll_ms: int = Field(default=250, gt=0)
+    revocation_bound_ms: int = Field(default=2000, gt=0)
 
     # sizes
     question_max_chars: int = Field(default=4000, gt=0)
@@ -102,10 +135,16 @@ class Settings(BaseSettings):
     upload_max_bytes: int = Field(default=64 * 1024 * 1024, gt=0)
     document_max_bytes: int = Field(default=16 * 1024 * 1024, gt=0)
     session_buffer_bytes: int = Field(default=65_536, gt=0)
+    head_max_bytes: int = Field(default=32_768, ge=4096)
+
+    # how long a client may take to send the head of a request, and its body
+    head_timeout_s: float = Field(default=10.0, gt=0)
+    body_timeout_s: float = Field(default=30.0, gt=0)
 
     # streaming
     heartbeat_s: float = Field(default=15.0, gt=0)
     send_timeout_s: float = Field(default=10.0, gt=0)
+    revoked_send_ms: int = Field(default=250, gt=0)  # after a revocation the connection is cut off then
     coalesce_ms: int = Field(default=20, ge=0)
     coalesce_bytes: int = Field(default=512, gt=0)
     drain_s: float = Field(default=10.0, gt=0)

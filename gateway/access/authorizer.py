@@ -1,6 +1,6 @@
 """The authorizer: Principal + knowledge base name -> AccessScope. Fails closed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -74,6 +74,10 @@ class AccessCatalog(Protocol):
 
     async def tenant_stamp(self, tenant: str) -> TenantStamp:
         """Epoch 0 and no knowledge bases for a tenant that was never written to."""
+        ...
+
+    async def tenant_stamps(self, tenants: Collection[str]) -> Mapping[str, TenantStamp]:
+        """One read for all of them, made even for none; the feed's heartbeat."""
         ...
 
     async def acl_classes(self, tenant: str, kb_id: str) -> tuple[AclClass, ...]:
@@ -163,6 +167,14 @@ class CatalogRecheck:
         return {ref: drop_reason(scope, found.get(ref), now) for ref in wanted}
 
 
+def still_current(scope: AccessScope, stamp: TenantStamp) -> bool:
+    """Whether nothing of its tenant's rights has changed since ``scope`` was resolved."""
+    same = (stamp.revocation_epoch, stamp.incarnation) == (scope.revocation_epoch, scope.incarnation)
+    return same and any(
+        kb.kb_id == scope.kb_id and kb.acl_revision == scope.acl_revision for kb in stamp.knowledge_bases
+    )
+
+
 class Authorizer:
     """Resolves scopes. The stamp is read fresh each time; ACL classes and revocations are kept by the
     revision and the epoch that name their state.
@@ -202,14 +214,7 @@ class Authorizer:
 
     async def still_holds(self, principal: Principal, scope: AccessScope) -> AccessScope:
         """The same scope, or a fresh one when permissions changed; raises as ``authorize`` does."""
-        stamp = await self._catalog.tenant_stamp(scope.tenant)
-        same = (stamp.revocation_epoch, stamp.incarnation) == (
-            scope.revocation_epoch,
-            scope.incarnation,
-        )
-        if same and any(
-            kb.kb_id == scope.kb_id and kb.acl_revision == scope.acl_revision for kb in stamp.knowledge_bases
-        ):
+        if still_current(scope, await self._catalog.tenant_stamp(scope.tenant)):
             return scope
         return await self.authorize(principal, scope.knowledge_base)
 

@@ -45,7 +45,7 @@ class Bulkhead:
     def waiting(self) -> int:
         return self._limiter.statistics().tasks_waiting
 
-    def check_queue(self) -> None:
+    def check_queue(self, deadline: Deadline) -> None:
         """Raises Overloaded when a caller who came now would find no place even in the queue."""
         if self._limiter.available_tokens <= 0 and (self.wait_ms == 0 or self.waiting >= self.size):
             raise self._overloaded()
@@ -55,7 +55,7 @@ class Bulkhead:
 
         Safe under cancellation: the limiter gives a place back that a cancelled waiter was handed.
         """
-        self.check_queue()
+        self.check_queue(deadline)
         permit = Permit(self)
         try:
             self._limiter.acquire_on_behalf_of_nowait(permit)

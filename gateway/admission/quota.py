@@ -1,14 +1,20 @@
-"""The shared quota: what one tenant may use of one model, over all processes.
-
-The port exists from the start; the in-process twin below keeps concurrency only. Production puts a
-store shared by all processes behind the same port.
-"""
+"""The shared quota: what one tenant, and one model, may use over all processes."""
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 from gateway.errors import QuotaExceeded
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaLimits:
+    """The global limits of one tenant or of one model; None = none. Rates count any 60 seconds."""
+
+    concurrency: int | None = None
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,22 +27,35 @@ class ReservationKey:
 
 
 class QuotaLease(Protocol):
-    """What was reserved for one call. ``settle`` once; ``release`` is idempotent."""
+    """What was reserved for one call: a place, and tokens."""
 
-    async def settle(self, tokens: int | None) -> None:
-        """Books what was used; None = unknown, then the reservation stands."""
+    def settle(self, tokens: int | None) -> None:
+        """The call is over: gives the place back and books what was used. Idempotent, the first word counts.
+
+        0 is "nothing was used", None "nobody knows": then the whole reservation stands. Never waits: a
+        store elsewhere hears of it soon after, or the lease runs out there.
+        """
         ...
 
     def release(self) -> None:
-        """Never waits: a store elsewhere hears of it soon after, or the lease runs out there."""
+        """``settle(None)``, for whoever only knows that it is over."""
         ...
 
 
 class Quota(Protocol):
-    async def reserve(self, key: ReservationKey, tenant: str, model: str, tokens: int) -> QuotaLease:
-        """Raises QuotaExceeded, and QuotaUnavailable when nobody can say; ``tokens`` is the most it may use.
+    async def reserve(
+        self,
+        key: ReservationKey,
+        tenant: str,
+        model: str,
+        tokens: int,
+        on_lost: Callable[[], None] = lambda: None,
+    ) -> QuotaLease:
+        """One place and ``tokens``, the most the call may use, of the tenant's and of the model's budgets.
 
-        Safe under cancellation: what a cancelled caller may have reserved is given back.
+        Raises QuotaExceeded, and QuotaUnavailable when nobody can say. Safe under cancellation: what a
+        cancelled caller may have reserved is given back. ``on_lost`` is called, at most once, when the
+        place can't be kept any longer: the call must end now.
         """
         ...
 
@@ -47,13 +66,13 @@ class _LocalLease:
         self._place = place
         self._key = key
 
-    async def settle(self, tokens: int | None) -> None:
-        self.release()
-
-    def release(self) -> None:
+    def settle(self, tokens: int | None) -> None:
         quota, self._quota = self._quota, None
         if quota is not None:
             quota.take_back(self._place, self._key)
+
+    def release(self) -> None:
+        self.settle(None)
 
 
 class LocalQuota:
@@ -71,7 +90,14 @@ class LocalQuota:
             counts[tenant] += len(running)
         return counts
 
-    async def reserve(self, key: ReservationKey, tenant: str, model: str, tokens: int) -> QuotaLease:
+    async def reserve(
+        self,
+        key: ReservationKey,
+        tenant: str,
+        model: str,
+        tokens: int,
+        on_lost: Callable[[], None] = lambda: None,
+    ) -> QuotaLease:
         place = tenant, model
         running = self._running.get(place, set())
         if key not in running and len(running) >= self._limit:

@@ -1,17 +1,18 @@
 """The whole path of one question, from a verified principal to the last event."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from gateway.access.authorizer import Authorizer, DocumentRef
 from gateway.access.principal import Principal
+from gateway.access.scope import AccessScope
 from gateway.admission.bulkhead import Bulkhead
-from gateway.admission.quota import Quota, QuotaLease, ReservationKey
 from gateway.admission.stage import stage_time
 from gateway.answer.budget import fit_evidence
+from gateway.answer.calling import ModelCalls
 from gateway.answer.evidence import Evidence, RefusalReason, calibrated_bias, decide
-from gateway.answer.generation import Generated, Generation
-from gateway.answer.model import AnswerModel
-from gateway.answer.prompt import build_prompt
+from gateway.answer.generation import Generated
+from gateway.answer.prompt import Prompt, build_prompt
 from gateway.answer.question import Question
 from gateway.answer.report import done_of, meta_of, refusal_of
 from gateway.answer.search import PermittedSearch, SearchResult
@@ -53,23 +54,25 @@ class Orchestrator:
         authorizer: Authorizer,
         releases: ReleaseCatalog,
         search: PermittedSearch,
-        model: AnswerModel,
+        calls: ModelCalls,
         generation: Bulkhead,
-        quota: Quota,
         limits: AnswerLimits,
+        check_fresh: Callable[[], None],
     ) -> None:
+        """``check_fresh`` raises when revocations can't be followed."""
         self._authorizer = authorizer
         self._releases = releases
         self._search = search
-        self._model = model
+        self._calls = calls
         self._generation = generation
-        self._quota = quota
         self._limits = limits
+        self._check_fresh = check_fresh
 
     async def bind(
         self, principal: Principal, knowledge_base: str | None, trace: Trace, deadline: Deadline
     ) -> RequestContext:
         """Steps 4-6: what the caller may see, of which release. Fails closed."""
+        self._check_fresh()
         with stage_time(deadline, "catalog", self._limits.catalog_cap_ms):
             with trace.stage(Stage.AUTHORIZE):
                 scope = await self._authorizer.authorize(principal, knowledge_base)
@@ -89,36 +92,41 @@ class Orchestrator:
         )
         return RequestContext(trace.request_id, trace.trace_id, principal, scope, release, deadline)
 
-    async def verify(self, context: RequestContext, refs: frozenset[DocumentRef]) -> None:
+    async def verify(self, context: RequestContext, refs: frozenset[DocumentRef]) -> AccessScope:
         """Permissions are read fresh once more after a search: nothing leaves on an old word.
 
-        Raises what ``authorize`` raises, and PermissionsChanged when a document is no longer the caller's.
+        The scope as it is now. Raises what ``authorize`` raises, and PermissionsChanged when a document is
+        no longer the caller's.
         """
+        self._check_fresh()
         with stage_time(context.deadline, "catalog", self._limits.catalog_cap_ms):
             scope = await self._authorizer.still_holds(context.principal, context.scope)
         fresh = replace(context, scope=scope)
         if scope is not context.scope and not await self._search.still_permitted(fresh, refs):
             raise PermissionsChanged()
+        return scope
 
     async def answer(
         self, session: Session, trace: Trace, principal: Principal, question: Question, deadline: Deadline
     ) -> None:
         """Steps 4-16. Before ``session.open`` an error is a status, after it an event."""
         context = await self.bind(principal, question.knowledge_base, trace, deadline)
+        session.scope = context.scope
         calibrated_bias(context.release.config)  # no model is asked for what no gate can judge
-        self._generation.check_queue()
+        self._calls.check()
+        self._generation.check_queue(deadline)
         found = await self._find(session, trace, context, question)
         if found.reasons:
-            session.open(meta_of(context, self._model.name, evidence=()))
+            session.open(meta_of(context, self._calls.name, evidence=()))
             session.complete(refusal_of(found.reasons, trace))
             return
         session.hold(await self._generation.acquire(deadline))
-        lease = await self._reserve(session, context)
-        await self.verify(context, session.documents)
-        session.open(meta_of(context, self._model.name, evidence=found.evidence))
+        reserved = await self._calls.reserve(session, context)
+        session.scope = await self.verify(context, session.documents)
+        session.open(meta_of(context, reserved.model.name, evidence=found.evidence))
         with trace.stage(Stage.GENERATE):
-            generated = await self._generate(session, trace, context, question, found.evidence)
-        await lease.settle(generated.usage.input_tokens + generated.usage.output_tokens)
+            prompt = self._prompt(question, found.evidence)
+            generated = await self._calls.generate(reserved, session, trace, context, prompt)
         self._finish(session, trace, generated, found.evidence)
 
     async def _find(
@@ -127,7 +135,7 @@ class Orchestrator:
         """Searches and judges what came; the candidates that don't become evidence end here."""
         result = await self._search.run(context, trace, question.text)
         session.documents = result.refs
-        await self.verify(context, result.refs)
+        session.scope = await self.verify(context, result.refs)
         evidence = self._evidence(result)
         with trace.stage(Stage.GATE):
             reasons = decide(context.release.config, result.signals(evidence)).reasons
@@ -136,7 +144,7 @@ class Orchestrator:
 
     def _evidence(self, result: SearchResult) -> tuple[Evidence, ...]:
         """The first passages that the answering endpoint is cleared for, numbered from 1."""
-        cleared = [c for c in result.candidates if c.chunk.sensitivity <= self._model.max_sensitivity]
+        cleared = [c for c in result.candidates if c.chunk.sensitivity <= self._calls.max_sensitivity]
         return tuple(
             Evidence(n, c.chunk, c.score, c.raw_score, c.score_label, c.hit_reason)
             for n, c in enumerate(cleared[: self._limits.passages], start=1)
@@ -153,30 +161,13 @@ class Orchestrator:
     def _output_tokens(self, question: Question) -> int:
         return min(question.max_output_tokens or self._limits.output_tokens, self._limits.output_tokens)
 
-    async def _reserve(self, session: Session, context: RequestContext) -> QuotaLease:
-        key = ReservationKey(context.request_id, attempt=1, endpoint=self._model.name)
-        lease = await self._quota.reserve(
-            key, context.scope.tenant, self._model.name, self._limits.context_tokens
-        )
-        session.hold(lease)
-        return lease
-
-    async def _generate(
-        self,
-        session: Session,
-        trace: Trace,
-        context: RequestContext,
-        question: Question,
-        evidence: tuple[Evidence, ...],
-    ) -> Generated:
-        prompt = build_prompt(
+    def _prompt(self, question: Question, evidence: tuple[Evidence, ...]) -> Prompt:
+        return build_prompt(
             question.text,
             evidence,
             language=question.answer_language,
             max_output_tokens=self._output_tokens(question),
         )
-        trace.note(model=self._model.name, exported=[item.chunk.chunk_id for item in evidence])
-        return await Generation(self._model, session, trace).run(prompt, context.deadline)
 
     def _finish(
         self, session: Session, trace: Trace, generated: Generated, evidence: tuple[Evidence, ...]

@@ -10,6 +10,7 @@ from gateway.access.principal import IdentityVerifier
 from gateway.admission.bulkhead import Bulkhead
 from gateway.admission.quota import Quota
 from gateway.admission.rate import RequestRate
+from gateway.answer.calling import ModelCalls
 from gateway.answer.model import AnswerModel
 from gateway.answer.orchestrator import AnswerLimits, Orchestrator
 from gateway.answer.search import PermittedSearch, SearchCaps
@@ -18,6 +19,7 @@ from gateway.ingest.pipeline import ImportPipeline
 from gateway.ingest.releaser import Releaser
 from gateway.ingest.validator import Validator
 from gateway.ingest.worker import Worker
+from gateway.observe.logging import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.release.catalog import ReleaseCatalog
 from gateway.release.model import RetrievalConfig
@@ -26,6 +28,7 @@ from gateway.retrieval.lexicon import Lexicon
 from gateway.retrieval.retriever import FusionSettings, Retriever
 from gateway.retrieval.store import ChunkReader, ChunkWriter
 from gateway.settings import Settings
+from gateway.stream.feed import RevocationFeed
 from gateway.stream.protocol import AnswerStatus
 from gateway.stream.registry import SessionRegistry
 from gateway.stream.session import CANCEL_REASONS
@@ -76,24 +79,43 @@ class Parts(ImportParts):
     recheck: Recheck | None = None
 
 
-def compose(settings: Settings, parts: Parts, worker_name: str = "serve") -> tuple[Services, Worker]:
-    """Puts the parts together; opens and starts nothing."""
+def compose(
+    settings: Settings,
+    parts: Parts,
+    worker_name: str = "serve",
+    registry: SessionRegistry | None = None,
+) -> tuple[Services, Worker]:
+    """Puts the parts together; opens and starts nothing. Nothing is answered before the feed runs."""
     metrics = Metrics(close_reasons=sorted(CANCEL_REASONS), statuses=map(str, AnswerStatus))
     offline = _offline(settings)
     worker = compose_worker(settings, parts, worker_name, offline)
     embedding = Bulkhead("embedding", settings.embedding_concurrency, settings.embedding_wait_ms)
+    rerank = Bulkhead("rerank", settings.rerank_concurrency, settings.rerank_wait_ms)
     retrieval = Bulkhead("retrieval", settings.retrieval_concurrency, settings.retrieval_wait_ms)
     generation = Bulkhead("generation", settings.generation_concurrency, settings.generation_wait_ms)
     sessions = Bulkhead("sessions", settings.sse_sessions, 0)
-    bulkheads = (embedding, retrieval, generation, sessions, offline)
+    bulkheads = (embedding, retrieval, rerank, generation, sessions, offline)
     for bulkhead in bulkheads:
         metrics.watch_bulkhead(bulkhead)
     authorizer = Authorizer(parts.catalog, parts.principals)
+    recheck = parts.recheck or CatalogRecheck(parts.catalog)
+    registry = registry or SessionRegistry(metrics.active_streams)
+    feed = RevocationFeed(
+        registry,
+        parts.catalog,
+        parts.catalog,
+        authorizer,
+        recheck,
+        poll_s=settings.revocation_poll_ms / 1000,
+        bound_s=settings.revocation_bound_ms / 1000,
+        leeway_s=settings.token_leeway_s,
+        on_failed_step=_feed_step_failed,
+    )
     search = PermittedSearch(
         Retriever(parts.embedder, parts.vectors, _fusion(settings)),
         parts.vectors,
         parts.catalog,
-        parts.recheck or CatalogRecheck(parts.catalog),
+        recheck,
         embedding=embedding,
         retrieval=retrieval,
         caps=SearchCaps(
@@ -107,9 +129,9 @@ def compose(settings: Settings, parts: Parts, worker_name: str = "serve") -> tup
         authorizer=authorizer,
         releases=parts.catalog,
         search=search,
-        model=parts.model,
+        calls=ModelCalls(parts.model, parts.quota, settings.model_context_tokens),
         generation=generation,
-        quota=parts.quota,
+        check_fresh=feed.check_fresh,
         limits=AnswerLimits(
             passages=settings.evidence_passages,
             context_tokens=settings.model_context_tokens,
@@ -126,7 +148,8 @@ def compose(settings: Settings, parts: Parts, worker_name: str = "serve") -> tup
         search=search,
         catalog=parts.catalog,
         objects=parts.objects,
-        registry=SessionRegistry(metrics.active_streams),
+        registry=registry,
+        feed=feed,
         metrics=metrics,
         rate=RequestRate(settings.requests_per_minute),
         sessions=sessions,
@@ -163,6 +186,10 @@ def compose_worker(
         lease_s=settings.task_lease_s,
         attempts=settings.task_attempts,
     )
+
+
+def _feed_step_failed(code: str) -> None:
+    get_logger("revocations").warning("revocations.step_failed", code=code)
 
 
 def _offline(settings: Settings) -> Bulkhead:

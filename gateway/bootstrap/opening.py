@@ -35,6 +35,7 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
     async with AsyncExitStack() as stack:
         services, worker = compose(settings, await _serving_parts(settings, stack), process_name())
         async with anyio.create_task_group() as tasks:
+            await tasks.start(services.feed.run)
             if imports_inside(settings):
                 tasks.start_soon(worker.run)
             try:

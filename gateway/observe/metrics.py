@@ -46,7 +46,7 @@ class Metrics:
             "gateway_rejections",
             "Requests that admission turned away.",
             "stage",
-            ("rate", "sessions", "embedding", "retrieval", "generation", "quota", "draining"),
+            ("rate", "sessions", "embedding", "retrieval", "rerank", "generation", "quota", "draining"),
         )
         self._cancels = self._counter("gateway_cancels", "Sessions ended early.", "reason", close_reasons)
         self._drops = self._counter(
@@ -69,7 +69,7 @@ class Metrics:
         for stage in Stage:
             self._stages.labels(stage.value)
         self._in_use = Gauge("gateway_bulkhead_in_use", "Places taken.", ["name"], registry=self.registry)
-        Histogram(
+        self._stops = Histogram(
             "gateway_revocation_stop_seconds",
             "From a revocation to the last byte of a stream it ends.",
             buckets=_SECONDS,
@@ -117,6 +117,9 @@ class Metrics:
 
     def token_after_cancel(self, tokens: int) -> None:
         self._after_cancel.inc(tokens)
+
+    def revocation_stop(self, seconds: float) -> None:
+        self._stops.observe(seconds)
 
     def active_streams(self, count: int) -> None:
         self._streams.set(count)

@@ -55,6 +55,10 @@ class SessionRegistry:
     def of_tenant(self, tenant: str) -> list[Session]:
         return [s for s in self._sessions.values() if s.principal and s.principal.tenant == tenant]
 
+    def identified(self) -> list[Session]:
+        """The running ones whose caller is known."""
+        return [s for s in self._sessions.values() if s.principal and s.close_reason is None]
+
     def refuse_new(self) -> None:
         """From now on every new session ends at once."""
         self.draining = True

@@ -1,4 +1,4 @@
-"""Revocations: the authoritative record, and (later) the feed that ends running streams."""
+"""Revocations: the authoritative record, and what the feed asks of it."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -27,6 +27,16 @@ class RevocationRecord:
     lifted_at: float | None
 
 
+@dataclass(frozen=True, slots=True)
+class RevocationNews:
+    """Revocations in force, newer than an epoch. ``now`` is the moment of the read on the clock of
+    ``created_at``, so that their age can be told without another clock.
+    """
+
+    now: float
+    records: tuple[RevocationRecord, ...]
+
+
 class RevocationCatalog(Protocol):
     """Raises CatalogUnavailable when it can't answer."""
 
@@ -37,6 +47,10 @@ class RevocationCatalog(Protocol):
         returns the record in force. ``subject``: a user or group name, a document id, a knowledge
         base name. Raises NotFound for a document or knowledge base the tenant doesn't have.
         """
+        ...
+
+    async def revocations_since(self, tenant: str, epoch: int) -> RevocationNews:
+        """Those in force whose ``revocation_epoch`` is above ``epoch``, oldest first."""
         ...
 
     async def list_revocations(self, tenant: str) -> list[RevocationRecord]: ...

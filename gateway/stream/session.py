@@ -9,10 +9,13 @@ import anyio
 
 from gateway.access.authorizer import DocumentRef
 from gateway.access.principal import Principal
+from gateway.access.scope import AccessScope
 from gateway.errors import (
     DeadlineExceeded,
     GatewayError,
     Killed,
+    QuotaUnavailable,
+    RevocationFeedStale,
     ShuttingDown,
     Stopped,
     UpstreamFailed,
@@ -31,6 +34,8 @@ class CloseReason(StrEnum):
     OPERATOR_KILL = "operator_kill"
     DEADLINE = "deadline"
     REVOKED = "revoked"
+    FEED_STALE = "revocation_feed_stale"
+    QUOTA_LOST = "quota_lost"
     UPSTREAM = "upstream"
     SLOW_READER = "slow_reader"
     SHUTTING_DOWN = "shutting_down"
@@ -49,7 +54,12 @@ CLOSE_ERRORS: Mapping[CloseReason, type[GatewayError] | None] = {
     CloseReason.CLIENT_STOP: Stopped,
     CloseReason.OPERATOR_KILL: Killed,
     CloseReason.SHUTTING_DOWN: ShuttingDown,
+    CloseReason.FEED_STALE: RevocationFeedStale,
+    CloseReason.QUOTA_LOST: QuotaUnavailable,
 }
+
+#: the reasons after which nothing unread may leave any more
+_UNTOLD = frozenset({CloseReason.REVOKED, CloseReason.FEED_STALE})
 
 
 class Releasable(Protocol):
@@ -68,11 +78,15 @@ class Session:
     def __init__(self, request_id: str, channel: EventChannel) -> None:
         self.request_id = request_id
         self.principal: Principal | None = None
+        #: the rights as they were last found to hold; None before the question is bound
+        self.scope: AccessScope | None = None
         self.documents: frozenset[DocumentRef] = frozenset()
         self.cancel_scope = anyio.CancelScope()
         self.close_reason: CloseReason | None = None
         self.failure: GatewayError | None = None
         self.status: AnswerStatus | None = None
+        #: when the revocation that ended it was accepted, on this process's monotonic clock
+        self.revoked_at: float | None = None
         self._channel = channel
         self._order = StreamOrder()
         self._opening = anyio.Event()
@@ -135,19 +149,14 @@ class Session:
         self.cancel_scope.cancel(reason.value)
         return True
 
-    def revoke(self, event: Revoked, error: GatewayError) -> bool:
+    def revoke(self, event: Revoked, error: GatewayError, revoked_at: float | None = None) -> bool:
         """Ends it with ``revoked``, everything unread dropped; before ``open`` with the error.
 
-        A ``meta`` that hasn't left yet still comes first, as the order wants, but without its sources.
+        ``revoked_at`` is the monotonic moment from which the stop is measured; None: it isn't.
         """
-        if self._meta is None:
-            return self._end_with_error(CloseReason.REVOKED, error)
-        if not self._close(CloseReason.REVOKED):
+        if not self._end(CloseReason.REVOKED, event, error):
             return False
-        unsent = self._order.state is StreamState.IDLE
-        first = (replace(self._meta, sources=()),) if unsent else ()
-        self._channel.close(*first, event, discard=True)
-        self.cancel_scope.cancel(CloseReason.REVOKED.value)
+        self.revoked_at = revoked_at
         return True
 
     # -- what the response does -----------------------------------------------------------------
@@ -176,15 +185,26 @@ class Session:
         return True
 
     def _end_with_error(self, reason: CloseReason, error: GatewayError) -> bool:
-        was_open = self.opened
+        event = Error(error.code, error.title, error.detail, self._text_written, error.retry_after_ms)
+        return self._end(reason, event, error)
+
+    def _end(self, reason: CloseReason, event: Error | Revoked, error: GatewayError) -> bool:
+        """Ends it with the event once ``meta`` was queued, with the error before.
+
+        Where nothing unread may leave, a ``meta`` that hasn't left still comes first, as the order wants, but
+        without its sources.
+        """
         if not self._close(reason):
             return False
-        if was_open:
-            event = Error(error.code, error.title, error.detail, self._text_written, error.retry_after_ms)
-            self._channel.close(event)
-        else:
+        if self._meta is None:
             self.failure = error
             self._channel.close()
+        elif reason in _UNTOLD:
+            unsent = self._order.state is StreamState.IDLE
+            first = (replace(self._meta, sources=()),) if unsent else ()
+            self._channel.close(*first, event, discard=True)
+        else:
+            self._channel.close(event)
         self._opening.set()
         self.cancel_scope.cancel(reason.value)
         return True

@@ -18,6 +18,7 @@ _STATUS: tuple[tuple[type[errors.GatewayError], int], ...] = (
     (errors.DocumentRejected, 422),
     (errors.Unauthenticated, 401),
     (errors.Forbidden, 403),
+    (errors.AnswerBlocked, 403),
     (errors.NotFound, 404),
     (errors.Conflict, 409),
     (errors.RateLimited, 429),

@@ -15,6 +15,7 @@ from gateway.ingest.catalog import ObjectStore, ReleaseStore, TaskStore, Version
 from gateway.observe.audit import AuditLog
 from gateway.observe.metrics import Metrics
 from gateway.settings import Settings
+from gateway.stream.feed import RevocationFeed
 from gateway.stream.registry import SessionRegistry
 from gateway.stream.revocation import RevocationCatalog
 from gateway.web.readiness import Readiness
@@ -40,6 +41,7 @@ class Services:
     catalog: KnowledgeCatalog
     objects: ObjectStore
     registry: SessionRegistry
+    feed: RevocationFeed
     metrics: Metrics
     rate: RequestRate
     sessions: Bulkhead

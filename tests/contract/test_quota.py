@@ -126,9 +126,9 @@ async def test_settling_and_releasing_free_one_place(open_quota: Open) -> None:
     quota = await open_quota(2)
     first = await reserve(quota, "r1")
     await reserve(quota, "r2")
-    await first.settle(10)
+    first.settle(10)
     first.release()
-    await first.settle(None)
+    first.settle(None)
     first.release()
     await reserve_soon(quota, "r3")
     with pytest.raises(QuotaExceeded):

@@ -49,5 +49,18 @@ async def serving(app: ASGIApp) -> AsyncIterator[int]:
 
 @asynccontextmanager
 async def serving_world(world: World) -> AsyncIterator[int]:
-    async with serving(create_app(world.settings, world.services)) as port:
+    async with followed(world), serving(create_app(world.settings, world.services)) as port:
         yield port
+
+
+@asynccontextmanager
+async def followed(world: World) -> AsyncIterator[None]:
+    """The world's revocation feed runs, as it does in a server."""
+    feed = world.services.feed
+    await feed.step()
+    task = asyncio.create_task(feed.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait({task})

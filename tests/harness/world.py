@@ -180,8 +180,7 @@ class World:
             principals=principals,
             recheck=recheck,
         )
-        services, _ = compose(self.settings, parts)
-        self.services: Services = replace(services, registry=self.registry)
+        self.services: Services = compose(self.settings, parts, registry=self.registry)[0]
         quiet = replace(parts, catalog=self.catalog, vectors=self.vectors, objects=self.objects)
         self.worker: Worker = compose(self.settings, quiet)[1]
 

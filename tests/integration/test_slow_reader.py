@@ -17,7 +17,7 @@ from gateway.errors import PrincipalRevoked
 from gateway.stream.protocol import Revoked
 from gateway.stream.session import CloseReason, Session
 from tests.harness.process import eventually
-from tests.harness.serving import serving, serving_world
+from tests.harness.serving import followed, serving, serving_world
 from tests.harness.wire import Wire, connected
 from tests.harness.world import World
 
@@ -109,7 +109,8 @@ async def test_a_revoked_answer_ends_with_its_connection_when_nobody_reads(world
 async def test_behind_another_server_the_answer_ends_all_the_same(world: World) -> None:
     """Without a way to cut the connection off, it is left to the server; nothing else is held."""
     with anyio.fail_after(2 * PATIENCE_S):
-        async with serving(without_extensions(create_app(world.settings, world.services))) as port:
+        bare = without_extensions(create_app(world.settings, world.services))
+        async with followed(world), serving(bare) as port:
             async with stuck(world, port) as (wire, session):
                 await world.registry.idle()
                 assert session.close_reason is CloseReason.SLOW_READER

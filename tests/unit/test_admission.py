@@ -26,9 +26,9 @@ async def test_places_are_given_until_there_are_none() -> None:
         await bulkhead.acquire(Deadline.after(LONG))
     assert (caught.value.stage, caught.value.retry_after_ms) == ("generation", 1000)
     with pytest.raises(Overloaded):
-        bulkhead.check_queue()
+        bulkhead.check_queue(Deadline.after(LONG))
     permits[0].release()
-    bulkhead.check_queue()
+    bulkhead.check_queue(Deadline.after(LONG))
     assert isinstance(await bulkhead.acquire(Deadline.after(LONG)), Permit)
 
 
@@ -62,7 +62,7 @@ async def test_at_most_as_many_wait_as_there_are_places() -> None:
             await anyio.wait_all_tasks_blocked()
             assert bulkhead.waiting == 2
             with pytest.raises(Overloaded):
-                bulkhead.check_queue()
+                bulkhead.check_queue(Deadline.after(LONG))
             with pytest.raises(Overloaded):
                 await bulkhead.acquire(Deadline.after(LONG))
             for permit in held:
@@ -212,9 +212,9 @@ async def test_a_tenant_has_only_so_many_running_calls() -> None:
         await quota.reserve(ReservationKey("r3", 1, "m"), "acme", "m", 100)
     assert caught.value.retry_after_ms
     await quota.reserve(ReservationKey("r4", 1, "m"), "globex", "m", 100)
-    await first.settle(10)
+    first.settle(10)
     first.release()
-    await first.settle(None)
+    first.settle(None)
     assert quota.in_use == {"acme": 1, "globex": 1}
     second.release()
     second.release()

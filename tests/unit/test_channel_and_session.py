@@ -231,6 +231,8 @@ STREAMED: dict[str, tuple[list[type[Event]], str | None]] = {
     "client_stop": ([Meta, Delta, Error], "stopped"),
     "operator_kill": ([Meta, Delta, Error], "killed"),
     "shutting_down": ([Meta, Delta, Error], "shutting_down"),
+    "revocation_feed_stale": ([Meta, Error], "revocation_feed_stale"),
+    "quota_lost": ([Meta, Delta, Error], "quota_unavailable"),
     "client_gone": ([], None),
     "slow_reader": ([], None),
 }

@@ -52,6 +52,8 @@ CASES: dict[errors.GatewayError, int] = {
     errors.AuthorizerUnavailable(DETAIL): 503,
     errors.IdentityUnavailable(DETAIL): 503,
     errors.QuotaUnavailable(DETAIL): 503,
+    errors.RevocationFeedStale(DETAIL): 503,
+    errors.AnswerBlocked(DETAIL): 403,
     errors.ReleaseUnresolved(DETAIL): 503,
     errors.EmbeddingSpaceMismatch(DETAIL): 503,
     errors.NotCalibrated(DETAIL): 503,

@@ -1,6 +1,6 @@
 """Permissions and revocations of the in-memory catalog."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from gateway.access.authorizer import (
@@ -13,7 +13,7 @@ from gateway.access.authorizer import (
 from gateway.access.classes import AclClass
 from gateway.adapters.memory.catalog_rows import CatalogRows, DocumentRow, VersionRow, fresh_id
 from gateway.errors import KnowledgeBaseNotFound, NotFound
-from gateway.stream.revocation import RevocationKind, RevocationRecord
+from gateway.stream.revocation import RevocationKind, RevocationNews, RevocationRecord
 
 
 class AccessRows(CatalogRows):
@@ -29,6 +29,9 @@ class AccessRows(CatalogRows):
                 if kb.tenant == tenant
             ),
         )
+
+    async def tenant_stamps(self, tenants: Collection[str]) -> Mapping[str, TenantStamp]:
+        return {tenant: await self.tenant_stamp(tenant) for tenant in tenants}
 
     async def acl_classes(self, tenant: str, kb_id: str) -> tuple[AclClass, ...]:
         kb = self._kb(tenant, kb_id)
@@ -79,6 +82,10 @@ class AccessRows(CatalogRows):
         )
         self._revocations[made.revocation_id] = made
         return made
+
+    async def revocations_since(self, tenant: str, epoch: int) -> RevocationNews:
+        records = [r for r in self._revocations.values() if r.tenant == tenant and r.lifted_at is None]
+        return RevocationNews(self._clock(), tuple(r for r in records if r.revocation_epoch > epoch))
 
     async def list_revocations(self, tenant: str) -> list[RevocationRecord]:
         """Newest first, lifted ones too."""

@@ -162,14 +162,14 @@ class _RedisLease:
         self._returns: _Returns | None = returns
         self._place = place
 
-    async def settle(self, tokens: int | None) -> None:
+    def settle(self, tokens: int | None) -> None:
         """Gives the place back: tokens aren't counted yet."""
-        self.release()
-
-    def release(self) -> None:
         returns, self._returns = self._returns, None
         if returns is not None:
             returns.add(self._place)
+
+    def release(self) -> None:
+        self.settle(None)
 
 
 class RedisQuota:
@@ -197,7 +197,14 @@ class RedisQuota:
         self._steps: set[asyncio.Task[Any]] = set()
         self._returns = _Returns(self._give_back, lease_s)
 
-    async def reserve(self, key: ReservationKey, tenant: str, model: str, tokens: int) -> QuotaLease:
+    async def reserve(
+        self,
+        key: ReservationKey,
+        tenant: str,
+        model: str,
+        tokens: int,
+        on_lost: Callable[[], None] = lambda: None,
+    ) -> QuotaLease:
         """As the port says; raises QuotaUnavailable within the cap when Redis doesn't answer or is closed."""
         place = _Place.of(key, tenant, model)
         lease = _RedisLease(self._returns, place)

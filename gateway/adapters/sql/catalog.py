@@ -4,7 +4,7 @@ import contextlib
 import os
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 import anyio
@@ -63,7 +63,10 @@ from gateway.release.model import (
 )
 from gateway.retrieval.lexicon import TermStatistics
 from gateway.retrieval.query import ScopedQuery
-from gateway.stream.revocation import RevocationKind, RevocationRecord
+from gateway.stream.revocation import RevocationKind, RevocationNews, RevocationRecord
+
+#: asked for when the feed looks on behalf of nobody; a tenant's name is never empty
+_NOBODY = ""
 
 
 @contextlib.asynccontextmanager
@@ -150,6 +153,9 @@ class SqlCatalog:
     async def tenant_stamp(self, tenant: str) -> TenantStamp:
         return await self._ask(access.tenant_stamps, tenant)
 
+    async def tenant_stamps(self, tenants: Collection[str]) -> Mapping[str, TenantStamp]:
+        return await self._look(lambda c: access.tenant_stamps(c, tuple(tenants) or (_NOBODY,)))
+
     async def acl_classes(self, tenant: str, kb_id: str) -> tuple[AclClass, ...]:
         return await self._look(lambda c: classes.in_use(c, tenant, kb_id))
 
@@ -183,6 +189,9 @@ class SqlCatalog:
         return await self._write(
             lambda c, now: revocations.revoke(c, now, tenant, kind, subject, reason, revoked_by), durable=True
         )
+
+    async def revocations_since(self, tenant: str, epoch: int) -> RevocationNews:
+        return await self._look(lambda c: revocations.since(c, tenant, epoch))
 
     async def list_revocations(self, tenant: str) -> list[RevocationRecord]:
         return await self._browse(lambda c: revocations.listed(c, tenant))

@@ -5,9 +5,10 @@ from typing import Any
 from sqlalchemy import Connection, Row, insert, select, update
 
 from gateway.adapters.sql.rows import bump_epoch, fresh_id, named_kb
+from gateway.adapters.sql.server import database_time
 from gateway.adapters.sql.tables import documents, revocations
 from gateway.errors import KnowledgeBaseNotFound, NotFound
-from gateway.stream.revocation import RevocationKind, RevocationRecord
+from gateway.stream.revocation import RevocationKind, RevocationNews, RevocationRecord
 
 
 def revoke(
@@ -67,6 +68,21 @@ def listed(connection: Connection, tenant: str) -> list[RevocationRecord]:
         select(revocations).where(revocations.c.tenant == tenant).order_by(revocations.c.seq.desc())
     )
     return [_record(row) for row in rows]
+
+
+def since(connection: Connection, tenant: str, epoch: int) -> RevocationNews:
+    """In force and newer than the epoch, oldest first, with the database's own time."""
+    rows = connection.execute(
+        select(revocations)
+        .where(
+            revocations.c.tenant == tenant,
+            revocations.c.revocation_epoch > epoch,
+            revocations.c.lifted_at.is_(None),
+        )
+        .order_by(revocations.c.revocation_epoch)
+    )
+    records = tuple(_record(row) for row in rows)
+    return RevocationNews(database_time(connection), records)
 
 
 def lift(connection: Connection, now: float, tenant: str, revocation_id: str) -> RevocationRecord:

@@ -67,6 +67,8 @@ async def _respond(
         await ProblemResponse(failure, session.request_id)(scope, watch.disconnected, send)
     elif session.opened:
         await stream_session(session, services.settings, scope, watch.disconnected, send)
+        if session.revoked_at is not None:
+            services.metrics.revocation_stop(time.monotonic() - session.revoked_at)
 
 
 async def _pump(
