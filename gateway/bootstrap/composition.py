@@ -99,7 +99,8 @@ def compose(
         metrics.watch_bulkhead(bulkhead)
     authorizer = Authorizer(parts.catalog, parts.principals)
     recheck = parts.recheck or CatalogRecheck(parts.catalog)
-    registry = registry or SessionRegistry(metrics.active_streams)
+    if registry is None:  # an empty one is false
+        registry = SessionRegistry(metrics.active_streams)
     feed = RevocationFeed(
         registry,
         parts.catalog,
