@@ -148,12 +148,14 @@ class _Connection(asyncio.Protocol):
         self._writable.set()
 
     def write(self, data: bytes) -> None:
-        if not self._lost:
+        if not self._transport.is_closing():
             self._transport.write(data)
         elif self._exchange is None or not self._exchange.ignore_close:
             raise Gone
 
     async def drain(self) -> None:
+        if self._transport.is_closing():
+            await asyncio.sleep(0)  # whoever writes on and on must hear that it is lost
         await self._writable.wait()
 
     def reset(self) -> None:
