@@ -117,6 +117,21 @@ async def test_a_deaf_model_goes_on_and_the_log_says_so() -> None:
         assert (stub.calls[0].reason, stub.calls[0].tokens_after_close) == ("client_gone", 3)
 
 
+async def test_an_endless_body_ends_when_its_client_has_left() -> None:
+    """Also when it is written without a pause: the stub's loop must hear of the end."""
+    async with serve_stub() as stub:
+        stub.script_model("stub-embedder", vectors="huge")
+        body = json.dumps({"model": "stub-embedder", "input": ["x"]}).encode()
+        head = b"POST /v1/embeddings HTTP/1.1\r\nhost: stub\r\ncontent-type: application/json\r\n"
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(stub.url.rpartition(":")[2]))
+        with anyio.fail_after(10):
+            writer.write(head + b"content-length: %d\r\n\r\n" % len(body) + body)
+            await reader.readexactly(1_000_000)
+            writer.transport.abort()
+            await stub.until(lambda s: s.calls[0].closed_at is not None)
+        assert stub.calls[0].reason == "client_gone"
+
+
 async def test_embeddings_are_the_bundled_embedders() -> None:
     """As floats, and as base64 the way the SDK asks for them."""
     async with serve_stub() as stub:
