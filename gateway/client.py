@@ -1,5 +1,6 @@
 """A typed client of the HTTP API, as the command line uses it."""
 
+import contextlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from gateway.errors import GatewayError
 
 _CONNECT_S = 5.0
 _READ_S = 120.0
+_ACK_S = 2.0
+_LAST_EVENTS = frozenset({"done", "error", "revoked"})
 
 
 class ApiError(GatewayError):
@@ -93,22 +96,33 @@ class GatewayClient:
     def ask(
         self, question: str, *, knowledge_base: str | None = None, conversation: str | None = None
     ) -> Iterator[StreamEvent]:
-        """The events of one answer, as they arrive. Leaving the iteration stops the answer."""
+        """The events of one answer, as they arrive. Leaving the iteration stops the answer; having seen its
+        end is told to the server.
+        """
         body = {
             "question": question,
             "knowledge_base": knowledge_base,
             "conversation_id": conversation,
         }
-        reader = EventReader()
+        reader, ended = EventReader(), False
         try:
             with self._http.stream("POST", "/v1/answers", json=body) as response:
                 if response.status_code != 200:
                     response.read()
                     raise _problem(response)
                 for content in response.iter_bytes():
-                    yield from reader.feed(content)
+                    for event in reader.feed(content):
+                        ended = ended or event.name in _LAST_EVENTS
+                        yield event
         except httpx2.HTTPError as error:
             raise ServerUnreachable(f"{self._http.base_url} does not answer") from error
+        if ended:
+            self._acknowledge(response.headers.get("X-Request-Id", ""))
+
+    def _acknowledge(self, request_id: str) -> None:
+        """A measurement for the server; what becomes of it is of no concern to who asked."""
+        with contextlib.suppress(httpx2.HTTPError):
+            self._http.post(f"/v1/answers/{request_id}/ack", json={}, timeout=_ACK_S)
 
     def search(self, query: str, **fields: str | int | None) -> dict[str, Any]:
         given = {name: value for name, value in fields.items() if value is not None}

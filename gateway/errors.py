@@ -20,7 +20,7 @@
     ├── Unavailable                        a part is down (503)
     │   ├── CatalogUnavailable · VectorStoreUnavailable · ObjectStoreUnavailable
     │   ├── EmbedderUnavailable · UpstreamFailed · AuthorizerUnavailable
-    │   ├── IdentityUnavailable · QuotaUnavailable · RevocationFeedStale
+    │   ├── IdentityUnavailable · QuotaUnavailable · RevocationFeedStale · ModerationUnavailable
     │   ├── ReleaseUnresolved · EmbeddingSpaceMismatch · NotCalibrated
     ├── DeadlineExceeded                   a stage or the whole ran out of time (504)
     ├── AnswerBlocked                      the output policy stopped an answer that had begun
@@ -290,6 +290,13 @@ class RevocationFeedStale(Unavailable):
 
     code = "revocation_feed_stale"
     title = "Revocations can't be followed right now"
+
+
+class ModerationUnavailable(Unavailable):
+    """Nobody can tell whether the answer may leave."""
+
+    code = "moderation_unavailable"
+    title = "Answers can't be checked right now"
 
 
 class ReleaseUnresolved(Unavailable):

@@ -71,11 +71,14 @@ class Settings(BaseSettings):
     breaker_failures: int = Field(default=5, ge=1)
     breaker_open_s: float = Field(default=5.0, gt=0)
 
-    # the output policy: text is checked piece by piece, or whole, before it leaves
+    # the output policy: text is checked piece by piece, or whole, before it leaves; by an endpoint, or by a
+    # file with ``category: phrase`` on each line
     moderation: Literal["off", "segmented", "buffered"] = "off"
+    moderation_phrases: Path | None = None
     moderation_base_url: str | None = None
     moderation_name: str | None = None
     moderation_api_key: SecretStr | None = None
+    moderation_max_sensitivity: int = Field(default=1, ge=0, le=3)
     moderation_cap_ms: int = Field(default=1000, gt=0)
 
     # identity
@@ -136,6 +139,9 @@ class Settings(BaseSettings):
     document_max_bytes: int = Field(default=16 * 1024 * 1024, gt=0)
     session_buffer_bytes: int = Field(default=65_536, gt=0)
     head_max_bytes: int = Field(default=32_768, ge=4096)
+
+    #: connections a process takes at once; none = 512 beside ``sse_sessions``
+    max_connections: int | None = Field(default=None, gt=0)
 
     # how long a client may take to send the head of a request, and its body
     head_timeout_s: float = Field(default=10.0, gt=0)

@@ -13,8 +13,9 @@ import json
 import os
 import signal
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -22,7 +23,8 @@ from urllib.parse import parse_qs, urlsplit
 from loadtest.stub_answer import Answer, Call
 from loadtest.stub_embedding import Embedding, texts_of
 from loadtest.stub_http import Exchange, StubServer
-from loadtest.stub_script import Behaviour, marked_script
+from loadtest.stub_moderation import Moderation, text_of
+from loadtest.stub_script import Behaviour, ScriptedError, marked_script
 
 MODEL_NAMES = ("stub", "stub-embedder", "wordllama-l2-supercat")
 
@@ -34,6 +36,7 @@ class ModelStub:
         self.calls: list[Call] = []
         self.behaviour = Behaviour()
         self.by_model: dict[str, Behaviour] = {}
+        self._throttled: Counter[str] = Counter()
         self._gate = asyncio.Event()
         self._changed = asyncio.Event()
         self._server: StubServer | None = None
@@ -56,10 +59,12 @@ class ModelStub:
     def script(self, **script: Any) -> None:
         """Sets the default behaviour; what isn't named is as in ``Behaviour()``."""
         self.behaviour = Behaviour().changed(script)
+        self._throttled.clear()
 
     def script_model(self, name: str, **script: Any) -> None:
-        """The behaviour of one model name, chat and embeddings; the default doesn't touch embeddings."""
+        """The behaviour of one model name, in every API; the default touches chat only."""
         self.by_model[name] = Behaviour().changed(script)
+        del self._throttled[name]
 
     def open_gate(self) -> None:
         self._gate.set()
@@ -90,6 +95,8 @@ class ModelStub:
                     await self._chat(exchange)
                 case "POST", "/v1/embeddings":
                     await self._embeddings(exchange)
+                case "POST", "/v1/moderations":
+                    await self._moderations(exchange)
                 case "GET", "/v1/models":
                     models = [{"id": name, "object": "model", "owned_by": "stub"} for name in MODEL_NAMES]
                     exchange.answer_json(200, {"object": "list", "data": models})
@@ -106,17 +113,18 @@ class ModelStub:
                 await self._wait_for_log(query)
                 exchange.answer_json(200, [asdict(call) for call in self.calls])
             case "POST", "/_script":
-                behaviour = Behaviour().changed(json.loads(exchange.body))
+                script = json.loads(exchange.body)
                 if "model" in query:
-                    self.by_model[query["model"]] = behaviour
+                    self.script_model(query["model"], **script)
                 else:
-                    self.behaviour = behaviour
+                    self.script(**script)
                 exchange.answer_json(200, {})
             case "POST", "/_gate":
                 self.open_gate()
                 exchange.answer_json(200, {})
             case "POST", "/_reset":
-                self.calls, self.behaviour, self.by_model = [], Behaviour(), {}
+                self.calls, self.by_model = [], {}
+                self.script()
                 self._gate.clear()
                 exchange.answer_json(200, {})
             case _:
@@ -153,6 +161,7 @@ class ModelStub:
         call = self._begin("chat", exchange, request)
         call.user_message = message
         behaviour = self.by_model.get(call.model, self.behaviour).changed(marked_script(message))
+        behaviour = self._throttling(call.model, behaviour)
         exchange.ignore_close = behaviour.ignore_close
         answer = Answer(exchange, call, behaviour, request, note=self.note, gate=self._gate.wait)
         try:
@@ -165,12 +174,29 @@ class ModelStub:
         request = _request(exchange)
         call = self._begin("embeddings", exchange, request)
         call.user_message = "\n".join(texts_of(request))
-        behaviour = self.by_model.get(call.model, Behaviour())
+        behaviour = self._throttling(call.model, self.by_model.get(call.model, Behaviour()))
         exchange.ignore_close = behaviour.ignore_close
         try:
             call.closed(await Embedding(exchange, call, behaviour, request, gate=self._gate.wait).answer())
         finally:
             self.note()
+
+    async def _moderations(self, exchange: Exchange) -> None:
+        request = _request(exchange)
+        call = self._begin("moderations", exchange, request)
+        call.user_message = text_of(request)
+        behaviour = self._throttling(call.model, self.by_model.get(call.model, Behaviour()))
+        try:
+            call.closed(await Moderation(exchange, call, behaviour, gate=self._gate.wait).answer())
+        finally:
+            self.note()
+
+    def _throttling(self, model: str, behaviour: Behaviour) -> Behaviour:
+        """The behaviour of one more call: an error while there are still calls to throttle."""
+        if self._throttled[model] >= behaviour.throttle:
+            return behaviour
+        self._throttled[model] += 1
+        return replace(behaviour, error_before=ScriptedError(429, retry_after=behaviour.throttle_retry_after))
 
 
 def _request(exchange: Exchange) -> dict[str, Any]:

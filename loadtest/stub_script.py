@@ -44,6 +44,8 @@ class Behaviour:
     echo_citations          without reply and tokens: quote and cite every passage, not only the first
     header_delay_ms         silence before the response headers
     error_before            {status, body?, retry_after?, location?} instead of an answer
+    throttle                the first n calls of each model name since the script was set get a 429 instead,
+                            with throttle_retry_after as Retry-After
     first_token_ms          silence between headers and the first token
     cadence_ms              between tokens
     die_after_tokens        with die_how: "rst" resets the socket, "eof" ends the body cleanly without [DONE],
@@ -62,6 +64,8 @@ class Behaviour:
     vectors                 embeddings: one of VECTOR_FAULTS; "long" ones are no unit vectors, "huge" is a
                             body without an end, "slow_body" waits for the gate half-way, "cut" closes there
     base64                  embeddings: packed, also when nobody asked for it
+    flag                    moderations: the words that are flagged, each a category of its own name
+    verdict                 moderations: the whole answer instead
     """
 
     reply: str | None = None
@@ -69,6 +73,8 @@ class Behaviour:
     echo_citations: bool = False
     header_delay_ms: float = 0.0
     error_before: ScriptedError | None = None
+    throttle: int = 0
+    throttle_retry_after: str | None = "1"
     first_token_ms: float = 0.0
     cadence_ms: float = 0.0
     die_after_tokens: int | None = None
@@ -93,6 +99,8 @@ class Behaviour:
     ignore_close: bool = False
     vectors: str | None = None
     base64: bool = False
+    flag: tuple[str, ...] = ()
+    verdict: Any = None
 
     def changed(self, script: Mapping[str, Any]) -> "Behaviour":
         """Raises ValueError for a key that does not exist or a way to die nobody knows."""
@@ -100,7 +108,7 @@ class Behaviour:
         if unknown:
             raise ValueError(f"no such behaviour: {', '.join(sorted(unknown))}")
         values = dict(script)
-        for name in ("tokens", "usage_counts"):
+        for name in ("tokens", "usage_counts", "flag"):
             if values.get(name) is not None:
                 values[name] = tuple(values[name])
         if isinstance(values.get("error_before"), Mapping):

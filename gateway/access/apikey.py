@@ -80,7 +80,10 @@ class ApiKeyStore(Protocol):
         ...
 
     async def revoke_api_key(self, tenant: str, key_id: str) -> ApiKey:
-        """Idempotent: the first moment stays. Raises NotFound, also for another tenant's key."""
+        """Bumps the tenant's revocation epoch in the same transaction, so that running answers notice.
+
+        Idempotent: the first moment stays. Raises NotFound, also for another tenant's key.
+        """
         ...
 
 

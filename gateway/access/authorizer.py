@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from gateway.access.apikey import ApiKey
 from gateway.access.classes import MAX_PERMITTED_CLASSES, Acl, AclClass, permitted_classes
 from gateway.access.principal import Principal
 from gateway.access.scope import AccessScope
@@ -87,6 +88,10 @@ class AccessCatalog(Protocol):
         ...
 
     async def revocations(self, tenant: str) -> RevocationSet: ...
+
+    async def api_key(self, key_id: str) -> ApiKey | None:
+        """As it is now; None when there is none."""
+        ...
 
     async def standings(
         self, tenant: str, kb_id: str, refs: Sequence[DocumentRef]
@@ -204,9 +209,7 @@ class Authorizer:
         brings. Raises PrincipalRevoked, CatalogUnavailable.
         """
         stamp = await self._catalog.tenant_stamp(principal.tenant)
-        revoked = await self._revocations_of(principal.tenant, stamp)
-        if not principal.accountable.isdisjoint(revoked.users):
-            raise PrincipalRevoked()
+        await self._refuse(principal, await self._revocations_of(principal.tenant, stamp))
 
     async def permitted(self, principal: Principal) -> list[AccessScope]:
         """Every knowledge base the caller may ask; may be empty."""
@@ -221,8 +224,7 @@ class Authorizer:
     async def _scopes(self, principal: Principal, name: str | None) -> list[AccessScope]:
         stamp = await self._catalog.tenant_stamp(principal.tenant)
         revoked = await self._revocations_of(principal.tenant, stamp)
-        if not principal.accountable.isdisjoint(revoked.users):
-            raise PrincipalRevoked()
+        await self._refuse(principal, revoked)
         names = await self._principals.names(principal)
         denied_as = names & {f"group:{group}" for group in revoked.groups}
         names -= denied_as
@@ -251,6 +253,16 @@ class Authorizer:
                     )
                 )
         return scopes
+
+    async def _refuse(self, principal: Principal, revoked: RevocationSet) -> None:
+        """Raises PrincipalRevoked for a revoked person, for what he made, and for a revoked key."""
+        if not principal.accountable.isdisjoint(revoked.users):
+            raise PrincipalRevoked()
+        if principal.key_id is not None:
+            # Read after the stamp: revoking a key raises the epoch, so what comes later is noticed.
+            key = await self._catalog.api_key(principal.key_id)
+            if key is None or key.revoked_at is not None:
+                raise PrincipalRevoked()
 
     async def _classes_of(
         self, tenant: str, incarnation: str, kb: KnowledgeBaseStamp

@@ -28,7 +28,7 @@ def checked_name(value: object, what: str) -> str:
 class Principal:
     """A verified caller. ``expires_at`` is in seconds since the epoch.
 
-    ``owner`` is the person who made the API key that is used; None without one.
+    ``owner`` is the person who made the API key that is used, ``key_id`` its id; None without one.
     """
 
     tenant: str
@@ -37,6 +37,7 @@ class Principal:
     scopes: frozenset[str]
     expires_at: float
     owner: str | None = None
+    key_id: str | None = None
 
     def __post_init__(self) -> None:
         checked_name(self.tenant, "tenant")

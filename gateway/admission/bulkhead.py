@@ -1,16 +1,28 @@
-"""A bulkhead: a named number of places with a bounded wait for one."""
+"""A bulkhead: a named number of places, and a queue no longer than its wait budget."""
+
+import asyncio
+import math
+import time
+from collections.abc import Callable
 
 import anyio
 
+from gateway.admission.holding import HoldTime
 from gateway.context import Deadline
 from gateway.errors import Overloaded
+
+#: of those that wait, for each place: a bound for the time in which nobody knows how long places are held
+_WAITING_A_PLACE = 16
+#: what a rejected caller is told then
+_UNKNOWN_WAIT_MS = 1000
 
 
 class Permit:
     """One place in a bulkhead. Released once; further calls do nothing."""
 
-    def __init__(self, bulkhead: "Bulkhead") -> None:
+    def __init__(self, bulkhead: "Bulkhead", taken_at: float) -> None:
         self._bulkhead: Bulkhead | None = bulkhead
+        self.taken_at = taken_at
 
     def release(self) -> None:
         bulkhead, self._bulkhead = self._bulkhead, None
@@ -25,13 +37,22 @@ class Permit:
 
 
 class Bulkhead:
-    """``size`` places; at most ``size`` callers wait, each for ``wait_ms`` at the longest."""
+    """``size`` places, given in the order of arrival; a caller waits ``wait_ms`` at the longest.
 
-    def __init__(self, name: str, size: int, wait_ms: int) -> None:
+    Whoever would probably wait longer than that, or than his deadline, is turned away before he waits at all.
+    ``clock`` gives monotonic seconds.
+    """
+
+    def __init__(
+        self, name: str, size: int, wait_ms: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._name = name
         self.size = size
         self.wait_ms = wait_ms
-        self._limiter = anyio.CapacityLimiter(size)
+        self._clock = clock
+        self._taken = 0
+        self._queue: dict[asyncio.Future[Permit], None] = {}
+        self._holds = HoldTime()
 
     @property
     def name(self) -> str:
@@ -39,35 +60,63 @@ class Bulkhead:
 
     @property
     def in_use(self) -> int:
-        return int(self._limiter.borrowed_tokens)
+        return self._taken
 
     @property
     def waiting(self) -> int:
-        return self._limiter.statistics().tasks_waiting
+        return len(self._queue)
 
     def check_queue(self, deadline: Deadline) -> None:
-        """Raises Overloaded when a caller who came now would find no place even in the queue."""
-        if self._limiter.available_tokens <= 0 and (self.wait_ms == 0 or self.waiting >= self.size):
+        """Raises Overloaded when a caller who came now would probably get no place in time."""
+        if self._taken < self.size:
+            return
+        patience_s = deadline.remaining(self.wait_ms)
+        if self._expected_s() >= patience_s or self.waiting >= self.size * _WAITING_A_PLACE:
             raise self._overloaded()
 
     async def acquire(self, deadline: Deadline) -> Permit:
         """A permit, within the wait budget and the deadline. Raises Overloaded.
 
-        Safe under cancellation: the limiter gives a place back that a cancelled waiter was handed.
+        Safe under cancellation: a place that was handed to a caller who is gone is handed on.
         """
+        if self._taken < self.size:
+            return self._give()
         self.check_queue(deadline)
-        permit = Permit(self)
+        place: asyncio.Future[Permit] = asyncio.get_running_loop().create_future()
+        self._queue[place] = None
         try:
-            self._limiter.acquire_on_behalf_of_nowait(permit)
-        except anyio.WouldBlock:
             with anyio.move_on_after(deadline.remaining(self.wait_ms)):
-                await self._limiter.acquire_on_behalf_of(permit)
-                return permit
-            raise self._overloaded() from None
-        return permit
+                return await place
+        except BaseException:
+            self._leave(place)
+            raise
+        self._leave(place)
+        raise self._overloaded()
 
     def take_back(self, permit: Permit) -> None:
-        self._limiter.release_on_behalf_of(permit)
+        """What a permit does when it is released."""
+        self._taken -= 1
+        self._holds.ended(permit.taken_at, self._clock())
+        while self._queue and self._taken < self.size:
+            place = next(iter(self._queue))
+            del self._queue[place]
+            if not place.done():  # a caller who is being cancelled hasn't left the queue yet
+                place.set_result(self._give())
+
+    def _give(self) -> Permit:
+        self._taken += 1
+        permit = Permit(self, self._clock())
+        self._holds.began(permit.taken_at)
+        return permit
+
+    def _leave(self, place: asyncio.Future[Permit]) -> None:
+        self._queue.pop(place, None)
+        if place.done() and not place.cancelled():
+            place.result().release()
+
+    def _expected_s(self) -> float:
+        return self._holds.wait_s(self._clock(), self.size, self.waiting)
 
     def _overloaded(self) -> Overloaded:
-        return Overloaded(self._name, retry_after_ms=max(self.wait_ms, 1000))
+        expected_ms = math.ceil(self._expected_s() * 1000)
+        return Overloaded(self._name, retry_after_ms=expected_ms or _UNKNOWN_WAIT_MS)

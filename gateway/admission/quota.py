@@ -1,11 +1,11 @@
-"""The shared quota: what one tenant, and one model, may use over all processes."""
+"""The shared quota's port: what one tenant, and one model, may use over all processes."""
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
-from gateway.errors import QuotaExceeded
+Scope = Literal["tenant", "model"]
+Kind = Literal["concurrency", "requests", "tokens"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +15,42 @@ class QuotaLimits:
     concurrency: int | None = None
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
+
+    @property
+    def has_rates(self) -> bool:
+        return self.requests_per_minute is not None or self.tokens_per_minute is not None
+
+    def part(self, count: int) -> "QuotaLimits":
+        """What one of ``count`` equal parts may use on its own, rounded down."""
+        return QuotaLimits(
+            *(
+                None if limit is None else limit // count
+                for limit in (self.concurrency, self.requests_per_minute, self.tokens_per_minute)
+            )
+        )
+
+
+UNLIMITED = QuotaLimits()
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The limits of the tenant or model called ``name``."""
+
+    scope: Scope
+    name: str
+    limits: QuotaLimits
+
+    def limit(self, kind: Kind) -> int | None:
+        limits = self.limits
+        return {
+            "concurrency": limits.concurrency,
+            "requests": limits.requests_per_minute,
+            "tokens": limits.tokens_per_minute,
+        }[kind]
+
+    def part(self, count: int) -> "Budget":
+        return Budget(self.scope, self.name, self.limits.part(count))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,54 +94,3 @@ class Quota(Protocol):
         place can't be kept any longer: the call must end now.
         """
         ...
-
-
-class _LocalLease:
-    def __init__(self, quota: "LocalQuota", place: tuple[str, str], key: ReservationKey) -> None:
-        self._quota: LocalQuota | None = quota
-        self._place = place
-        self._key = key
-
-    def settle(self, tokens: int | None) -> None:
-        quota, self._quota = self._quota, None
-        if quota is not None:
-            quota.take_back(self._place, self._key)
-
-    def release(self) -> None:
-        self.settle(None)
-
-
-class LocalQuota:
-    """One process's quota: running calls a tenant and model."""
-
-    def __init__(self, calls_per_tenant: int) -> None:
-        self._limit = calls_per_tenant
-        self._running: dict[tuple[str, str], set[ReservationKey]] = {}
-
-    @property
-    def in_use(self) -> Counter[str]:
-        """Running calls by tenant, over all models."""
-        counts: Counter[str] = Counter()
-        for (tenant, _), running in self._running.items():
-            counts[tenant] += len(running)
-        return counts
-
-    async def reserve(
-        self,
-        key: ReservationKey,
-        tenant: str,
-        model: str,
-        tokens: int,
-        on_lost: Callable[[], None] = lambda: None,
-    ) -> QuotaLease:
-        place = tenant, model
-        running = self._running.get(place, set())
-        if key not in running and len(running) >= self._limit:
-            raise QuotaExceeded("too many running answers", retry_after_ms=1000)
-        self._running[place] = running | {key}
-        return _LocalLease(self, place, key)
-
-    def take_back(self, place: tuple[str, str], key: ReservationKey) -> None:
-        left = self._running.pop(place, set()) - {key}
-        if left:  # a tenant that asked once isn't remembered for ever
-            self._running[place] = left

@@ -1,64 +1,127 @@
 """Calling the answer model: what one call may use is reserved before it and settled after it."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
-from gateway.admission.quota import Quota, QuotaLease, ReservationKey
+import anyio
+
+from gateway.admission.quota import Quota, ReservationKey
+from gateway.answer.attempt import Attempt
+from gateway.answer.endpoints import Endpoint, Endpoints, NextCall, Round
+from gateway.answer.evidence import Evidence
 from gateway.answer.generation import Generated, Generation
-from gateway.answer.model import AnswerModel
+from gateway.answer.moderation import OutputPolicy
+from gateway.answer.outlet import outlet_of
 from gateway.answer.prompt import Prompt
 from gateway.context import RequestContext
+from gateway.errors import DeadlineExceeded, QuotaExceeded, QuotaUnavailable, UpstreamFailed
 from gateway.observe.trace import Trace
 from gateway.stream.session import CloseReason, Session
 
 
-@dataclass(frozen=True, slots=True)
-class Reserved:
-    """The first call of an answer: on which model, and what is reserved for it."""
-
-    model: AnswerModel
-    lease: QuotaLease
-
-
 class ModelCalls:
-    """The calls of one answer: the first choice, its repetition, the second endpoint."""
+    """The calls of answers: the first choice, its repetition, the second endpoint."""
 
-    def __init__(self, model: AnswerModel, quota: Quota, call_tokens: int) -> None:
-        """``call_tokens``: the most one call may use, prompt and answer together."""
-        self._model = model
+    def __init__(
+        self,
+        endpoints: Endpoints,
+        quota: Quota,
+        *,
+        call_tokens: int,
+        retries: int,
+        policy: OutputPolicy | None = None,
+    ) -> None:
+        """``call_tokens``: the most one call may use, prompt and answer together. ``retries``: how many calls
+        of one answer may repeat another.
+        """
+        self._endpoints = endpoints
         self._quota = quota
         self._call_tokens = call_tokens
+        self._retries = retries
+        self._policy = policy
 
     @property
     def name(self) -> str:
-        """The model that would be asked now."""
-        return self._model.name
+        """The model of the first choice."""
+        return self._endpoints.first.model.name
 
     @property
     def max_sensitivity(self) -> int:
-        """Passages above this never leave to it."""
-        return self._model.max_sensitivity
+        """Passages above this never leave to the first choice, nor what it makes of them to the moderator.
+
+        What is evidence doesn't depend on which endpoint is up.
+        """
+        model = self._endpoints.first.model.max_sensitivity
+        return model if self._policy is None else min(model, self._policy.moderator.max_sensitivity)
 
     def check(self) -> None:
         """Raises UpstreamFailed with Retry-After when no endpoint would be asked now."""
+        self._endpoints.check()
 
-    async def reserve(self, session: Session, context: RequestContext) -> Reserved:
-        """For the first call; held by the session. Raises QuotaExceeded, QuotaUnavailable."""
-        key = ReservationKey(context.request_id, attempt=1, endpoint=self._model.name)
-        lease = await self._quota.reserve(
-            key, context.scope.tenant, self._model.name, self._call_tokens, _ending(session)
-        )
-        session.hold(lease)
-        return Reserved(self._model, lease)
+    async def reserve(
+        self, session: Session, context: RequestContext, evidence: Sequence[Evidence]
+    ) -> Attempt:
+        """For the first call; held by the session. Raises QuotaExceeded, QuotaUnavailable, UpstreamFailed."""
+        return await self._reserve(self._endpoints.choose(evidence), 1, session, context)
 
     async def generate(
-        self, reserved: Reserved, session: Session, trace: Trace, context: RequestContext, prompt: Prompt
+        self, attempt: Attempt, session: Session, trace: Trace, context: RequestContext, prompt: Prompt
     ) -> Generated:
-        """Streams the answer to the session. Raises UpstreamFailed or DeadlineExceeded."""
-        trace.note(model=reserved.model.name, exported=[item.chunk.chunk_id for item in prompt.evidence])
-        generated = await Generation(reserved.model, session, trace).run(prompt, context.deadline)
-        reserved.lease.settle(generated.usage.input_tokens + generated.usage.output_tokens)
-        return generated
+        """Streams the answer to the session; a call that fails before its first text may be repeated.
+
+        Raises UpstreamFailed, DeadlineExceeded, AnswerBlocked, ModerationUnavailable.
+        """
+        calls = Round(self._endpoints, prompt.evidence, self._retries)
+        trace.note(exported=[item.chunk.chunk_id for item in prompt.evidence])
+        asked: list[str] = []
+        while True:
+            asked.append(attempt.endpoint.model.name)
+            trace.note(model=asked[-1], models_asked=asked)
+            outlet = outlet_of(self._policy, session, trace, context.deadline)
+            generation = Generation(attempt.endpoint.model, prompt, session, trace, outlet, attempt.text_came)
+            try:
+                generated = await attempt.run(generation, context.deadline)
+                return replace(generated, second_choice=attempt.endpoint is not self._endpoints.first)
+            except (UpstreamFailed, DeadlineExceeded) as failure:
+                left_s = context.deadline.remaining()
+                following = None if generation.began else calls.after(attempt.endpoint, failure, left_s)
+                if following is None:
+                    raise
+                again = await self._again(following, len(asked) + 1, session, context)
+                if again is None:
+                    raise
+            attempt = again
+            trace.hooks.model_retry(following.kind)
+
+    async def _again(
+        self, following: NextCall, number: int, session: Session, context: RequestContext
+    ) -> Attempt | None:
+        """None when there is no place for it: then the failure before it is what is told."""
+        await anyio.sleep(following.pause_s)
+        try:
+            return await self._reserve(following.endpoint, number, session, context)
+        except (QuotaExceeded, QuotaUnavailable, UpstreamFailed):
+            return None
+
+    async def _reserve(
+        self, endpoint: Endpoint, number: int, session: Session, context: RequestContext
+    ) -> Attempt:
+        name = endpoint.model.name
+        trial = endpoint.admit()
+        try:
+            lease = await self._quota.reserve(
+                ReservationKey(context.request_id, number, name),
+                context.scope.tenant,
+                name,
+                self._call_tokens,
+                _ending(session),
+            )
+        except BaseException:
+            trial.release()
+            raise
+        attempt = Attempt(endpoint, trial, lease)
+        session.hold(attempt)
+        return attempt
 
 
 def _ending(session: Session) -> Callable[[], None]:

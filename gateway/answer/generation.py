@@ -1,12 +1,14 @@
-"""Generation: one model call, its text filtered on the way to the session."""
+"""Generation: one model call, its text filtered on the way to the client."""
 
 import io
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from gateway.answer.budget import estimate_tokens
 from gateway.answer.citation import CitationStream
 from gateway.answer.marker import MarkerHold
 from gateway.answer.model import AnswerModel, ModelFinish, ModelPiece, ModelUsage, TextPiece
+from gateway.answer.outlet import Outlet
 from gateway.answer.prompt import Prompt
 from gateway.context import Deadline
 from gateway.errors import UpstreamFailed
@@ -18,7 +20,9 @@ from gateway.stream.session import Session
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """A finished call. ``cited`` holds evidence numbers in order of first use."""
+    """A finished call. ``cited`` holds evidence numbers in order of first use; an answer of another than the
+    first choice of endpoints is ``second_choice``.
+    """
 
     text: str
     cited: tuple[int, ...]
@@ -26,37 +30,68 @@ class Generated:
     usage: Usage
     finish_reason: str
     no_support: bool
+    second_choice: bool = False
+
+    @property
+    def cacheable(self) -> bool:
+        """Only what the first choice ended by itself."""
+        return self.finish_reason == "stop" and not self.second_choice
 
 
 class Generation:
     """Owns the upstream for the length of one call; leaving it in any way closes the call."""
 
-    def __init__(self, model: AnswerModel, session: Session, trace: Trace) -> None:
+    def __init__(
+        self,
+        model: AnswerModel,
+        prompt: Prompt,
+        session: Session,
+        trace: Trace,
+        outlet: Outlet,
+        on_first_text: Callable[[], None],
+    ) -> None:
         self._model = model
+        self._prompt = prompt
         self._session = session
         self._trace = trace
+        self._outlet = outlet
+        self._on_first_text = on_first_text
         self._marker = MarkerHold()
-        self._citations = CitationStream(0)
-        self._text = io.StringIO()  # pieces of a token each, kept as they come, would weigh ten times as much
+        self._citations = CitationStream(known=len(prompt.evidence))
+        # pieces of a token each, kept as they come, would weigh ten times as much
+        self._received = io.StringIO()
+        self._text = io.StringIO()
         self._usage: ModelUsage | None = None
         self._finish = ""
+        #: whether the model has answered with headers, and with text
+        self.opened = False
+        self.began = False
 
-    async def run(self, prompt: Prompt, deadline: Deadline) -> Generated:
-        """Raises UpstreamFailed or DeadlineExceeded; text sent so far stays sent."""
-        self._citations = CitationStream(known=len(prompt.evidence))
+    @property
+    def usage(self) -> Usage:
+        """What the call has used so far: as the model stated it, or estimated from what was sent and came."""
+        if self._usage is not None:
+            return Usage(self._usage.input_tokens, self._usage.output_tokens, self._usage.estimated)
+        sent = sum(estimate_tokens(message.content) for message in self._prompt.messages)
+        return Usage(sent, estimate_tokens(self._received.getvalue()), estimated=True)
+
+    async def run(self, deadline: Deadline) -> Generated:
+        """Raises UpstreamFailed or DeadlineExceeded, and what the outlet raises; text sent stays sent."""
         self._trace.hooks.model_call(ModelCall.GENERATION)
-        async with self._model.stream(prompt, deadline) as pieces:
+        async with self._model.stream(self._prompt, deadline) as pieces:
+            self.opened = True
             async for piece in pieces:
                 await self._take(piece)
         await self._send(self._citations.feed(self._marker.flush()) + self._citations.flush())
         text = self._text.getvalue()
         if not text.strip() and not self._marker.found:
             raise UpstreamFailed("the model gave no answer")
+        await self._outlet.finish()
         return Generated(
             text=text,
             cited=tuple(self._citations.cited),
             unknown_citations=self._citations.unknown,
-            usage=self._counted(prompt, text),
+            usage=self.usage,
             finish_reason=self._finish,
             no_support=self._marker.found,
         )
@@ -64,22 +99,22 @@ class Generation:
     async def _take(self, piece: ModelPiece) -> None:
         match piece:
             case TextPiece():
-                if self._session.close_reason is not None:
-                    self._trace.hooks.token_after_cancel(1)
-                await self._send(self._citations.feed(self._marker.feed(piece.text)))
+                await self._take_text(piece.text)
             case ModelUsage():
                 self._usage = piece
             case ModelFinish():
                 self._finish = piece.reason
 
+    async def _take_text(self, text: str) -> None:
+        if not self.began:
+            self.began = True
+            self._on_first_text()
+        if self._session.close_reason is not None:
+            self._trace.hooks.token_after_cancel(1)
+        self._received.write(text)
+        await self._send(self._citations.feed(self._marker.feed(text)))
+
     async def _send(self, text: str) -> None:
         if text:
-            self._trace.text_sent()
             self._text.write(text)
-            await self._session.write(text)
-
-    def _counted(self, prompt: Prompt, text: str) -> Usage:
-        if self._usage is not None:
-            return Usage(self._usage.input_tokens, self._usage.output_tokens, self._usage.estimated)
-        sent = sum(estimate_tokens(message.content) for message in prompt.messages)
-        return Usage(sent, estimate_tokens(text), estimated=True)
+            await self._outlet.write(text)

@@ -121,12 +121,12 @@ class Orchestrator:
             session.complete(refusal_of(found.reasons, trace))
             return
         session.hold(await self._generation.acquire(deadline))
-        reserved = await self._calls.reserve(session, context)
+        attempt = await self._calls.reserve(session, context, found.evidence)
         session.scope = await self.verify(context, session.documents)
-        session.open(meta_of(context, reserved.model.name, evidence=found.evidence))
+        session.open(meta_of(context, attempt.endpoint.model.name, evidence=found.evidence))
         with trace.stage(Stage.GENERATE):
             prompt = self._prompt(question, found.evidence)
-            generated = await self._calls.generate(reserved, session, trace, context, prompt)
+            generated = await self._calls.generate(attempt, session, trace, context, prompt)
         self._finish(session, trace, generated, found.evidence)
 
     async def _find(

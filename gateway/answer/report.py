@@ -54,14 +54,14 @@ def _source(item: Evidence) -> Source:
 
 
 def done_of(generated: Generated, evidence: Sequence[Evidence], trace: Trace) -> Done:
-    """An answer. It may be cached only when the model ended it by itself."""
+    """An answer, whole or ended by its length."""
     trace.note(unknown_citations=generated.unknown_citations, finish=generated.finish_reason)
     return Done(
         status=AnswerStatus.ANSWERED,
         reasons=(),
         citations=_citations(generated, evidence),
         usage=generated.usage,
-        cacheable=generated.finish_reason == "stop",
+        cacheable=generated.cacheable,
         cached=False,
         timings=timings_of(trace),
     )

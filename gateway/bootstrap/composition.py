@@ -7,11 +7,14 @@ from typing import Protocol
 from gateway.access.apikey import ApiKeyIssuer
 from gateway.access.authorizer import AccessCatalog, Authorizer, CatalogRecheck, PrincipalSource, Recheck
 from gateway.access.principal import IdentityVerifier
+from gateway.admission.breaker import Breaker
 from gateway.admission.bulkhead import Bulkhead
 from gateway.admission.quota import Quota
 from gateway.admission.rate import RequestRate
 from gateway.answer.calling import ModelCalls
+from gateway.answer.endpoints import Endpoint, Endpoints
 from gateway.answer.model import AnswerModel
+from gateway.answer.moderation import ModerationMode, Moderator, OutputPolicy
 from gateway.answer.orchestrator import AnswerLimits, Orchestrator
 from gateway.answer.search import PermittedSearch, SearchCaps
 from gateway.ingest.catalog import DocumentParser, ObjectStore
@@ -28,9 +31,13 @@ from gateway.retrieval.lexicon import Lexicon
 from gateway.retrieval.retriever import FusionSettings, Retriever
 from gateway.retrieval.store import ChunkReader, ChunkWriter
 from gateway.settings import Settings
+from gateway.stream.acknowledgement import EndedAnswers
 from gateway.stream.feed import RevocationFeed
+from gateway.stream.hints import ChangeHints
+from gateway.stream.orders import OrderBoard, OrderDesk, SharedHints
 from gateway.stream.protocol import AnswerStatus
 from gateway.stream.registry import SessionRegistry
+from gateway.stream.rights import Rights
 from gateway.stream.session import CANCEL_REASONS
 from gateway.web.readiness import Check, Readiness
 from gateway.web.services import KnowledgeCatalog, Services
@@ -39,7 +46,7 @@ from gateway.web.services import KnowledgeCatalog, Services
 _OFFLINE_WAIT_MS = 60_000
 
 
-class Catalog(KnowledgeCatalog, AccessCatalog, ReleaseCatalog, Lexicon, Protocol):
+class Catalog(KnowledgeCatalog, AccessCatalog, ReleaseCatalog, OrderBoard, Lexicon, Protocol):
     """Every port of the catalog; one object in production as in tests."""
 
     async def active_spaces(self) -> frozenset[str]:
@@ -67,16 +74,21 @@ class ImportParts:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts(ImportParts):
     """What a serving process is made of. ``principals`` and ``recheck`` take an external permission
-    engine; None = the token's own groups and the catalog's ACLs.
+    engine; None = the token's own groups and the catalog's ACLs. Without ``orders`` this process is the only
+    one.
     """
 
     verifier: IdentityVerifier
     api_keys: ApiKeyIssuer | None = None
     embedder: Embedder
     model: AnswerModel
+    second_model: AnswerModel | None = None
+    moderator: Moderator | None = None
     quota: Quota
     principals: PrincipalSource | None = None
     recheck: Recheck | None = None
+    hints: tuple[ChangeHints, ...] = ()
+    orders: OrderBoard | None = None
 
 
 def compose(
@@ -101,16 +113,21 @@ def compose(
     recheck = parts.recheck or CatalogRecheck(parts.catalog)
     if registry is None:  # an empty one is false
         registry = SessionRegistry(metrics.active_streams)
+    desk = OrderDesk(
+        registry,
+        worker_name,
+        parts.orders,
+        hints=parts.hints,
+        poll_s=settings.revocation_poll_ms / 1000,
+        on_failed_step=_orders_unknown,
+    )
     feed = RevocationFeed(
         registry,
-        parts.catalog,
-        parts.catalog,
-        authorizer,
-        recheck,
+        Rights(parts.catalog, parts.catalog, authorizer, recheck, leeway_s=settings.token_leeway_s),
         poll_s=settings.revocation_poll_ms / 1000,
         bound_s=settings.revocation_bound_ms / 1000,
-        leeway_s=settings.token_leeway_s,
-        on_failed_step=_feed_step_failed,
+        hints=[SharedHints(hints, desk.wake) for hints in parts.hints],
+        on_failure=_rights_unknown,
     )
     search = PermittedSearch(
         Retriever(parts.embedder, parts.vectors, _fusion(settings)),
@@ -130,7 +147,7 @@ def compose(
         authorizer=authorizer,
         releases=parts.catalog,
         search=search,
-        calls=ModelCalls(parts.model, parts.quota, settings.model_context_tokens),
+        calls=_calls(settings, parts),
         generation=generation,
         check_fresh=feed.check_fresh,
         limits=AnswerLimits(
@@ -151,11 +168,13 @@ def compose(
         objects=parts.objects,
         registry=registry,
         feed=feed,
+        orders=desk,
+        ended=EndedAnswers(),
         metrics=metrics,
         rate=RequestRate(settings.requests_per_minute),
         sessions=sessions,
         bulkheads=bulkheads,
-        readiness=Readiness(parts.checks),
+        readiness=Readiness({**parts.checks, "revocations": feed.ready}),
         wake_worker=worker.wake,
     )
     return services, worker
@@ -189,8 +208,31 @@ def compose_worker(
     )
 
 
-def _feed_step_failed(code: str) -> None:
-    get_logger("revocations").warning("revocations.step_failed", code=code)
+def _rights_unknown(code: str) -> None:
+    get_logger("revocations").warning("revocations.rights_unknown", code=code)
+
+
+def _orders_unknown(code: str) -> None:
+    get_logger("orders").warning("orders.unknown", code=code)
+
+
+def _calls(settings: Settings, parts: Parts) -> ModelCalls:
+    second = None if parts.second_model is None else _endpoint(settings, parts.second_model)
+    policy = None
+    if settings.moderation != "off" and parts.moderator is not None:
+        mode = ModerationMode(settings.moderation)
+        policy = OutputPolicy(mode, parts.moderator, settings.moderation_cap_ms)
+    return ModelCalls(
+        Endpoints(_endpoint(settings, parts.model), second),
+        parts.quota,
+        call_tokens=settings.model_context_tokens,
+        retries=settings.model_retries,
+        policy=policy,
+    )
+
+
+def _endpoint(settings: Settings, model: AnswerModel) -> Endpoint:
+    return Endpoint(model, Breaker(settings.breaker_failures, settings.breaker_open_s))
 
 
 def _offline(settings: Settings) -> Bulkhead:

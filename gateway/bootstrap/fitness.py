@@ -25,10 +25,15 @@ def refuse_incomplete(settings: Settings) -> None:
 
 def incomplete(settings: Settings) -> list[str]:
     """The settings that others need beside them and that are missing."""
+    moderation = None if settings.moderation == "off" else settings.moderation
+    moderator = settings.moderation_base_url or settings.moderation_phrases
     needed = (
         (settings.embedding_base_url, settings.embedding_name, "GATEWAY_EMBEDDING_NAME"),
         (settings.embedding_base_url, settings.embedding_dimension, "GATEWAY_EMBEDDING_DIMENSION"),
         (settings.oidc_issuer, settings.oidc_audience, "GATEWAY_OIDC_AUDIENCE"),
+        (settings.fallback_model_base_url, settings.fallback_model_name, "GATEWAY_FALLBACK_MODEL_NAME"),
+        (settings.fallback_model_base_url, settings.model_base_url, "GATEWAY_MODEL_BASE_URL"),
+        (moderation, moderator, "GATEWAY_MODERATION_BASE_URL or GATEWAY_MODERATION_PHRASES"),
     )
     return [f"{name} is not set" for given, value, name in needed if given is not None and value is None]
 

@@ -36,6 +36,7 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
         services, worker = compose(settings, await _serving_parts(settings, stack), process_name())
         async with anyio.create_task_group() as tasks:
             await tasks.start(services.feed.run)
+            tasks.start_soon(services.orders.run)
             if imports_inside(settings):
                 tasks.start_soon(worker.run)
             try:
@@ -105,5 +106,9 @@ async def _serving_parts(settings: Settings, stack: AsyncExitStack) -> Parts:
         api_keys=pepper,
         embedder=embedder,
         model=opener.model(embedder),
+        second_model=opener.second_model(),
+        moderator=opener.moderator(),
         quota=await opener.answering_quota(),
+        hints=opener.hints(),
+        orders=None if settings.database_url is None else importing.catalog,
     )

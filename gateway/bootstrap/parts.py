@@ -8,6 +8,7 @@ import secrets
 import socket
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import SecretStr
@@ -16,16 +17,19 @@ from gateway.access.apikey import ApiKeyStore
 from gateway.access.principal import IdentityVerifier
 from gateway.adapters.embedded.calibration import calibration_of
 from gateway.adapters.embedded.embedder import BundledEmbedder
+from gateway.adapters.embedded.phrases import PhraseModerator
 from gateway.adapters.identity.api_keys import ApiKeyVerifier, Pepper, Verifiers
 from gateway.adapters.milvus.client import Endpoint
 from gateway.adapters.milvus.layout import server_layout
 from gateway.adapters.milvus.store import MilvusStore
 from gateway.adapters.objects import StoredObjects, open_objects
 from gateway.adapters.sql.catalog import SqlCatalog, open_catalog, open_postgres
-from gateway.admission.quota import LocalQuota, Quota
+from gateway.admission.quota import Quota
 from gateway.answer.model import AnswerModel
+from gateway.answer.moderation import Moderator
 from gateway.bootstrap.fitness import refuse_powerful
 from gateway.bootstrap.identity import local_key, made_data_dir
+from gateway.bootstrap.quota import local_quota, quota_name, quota_terms
 from gateway.bootstrap.waiting import patiently
 from gateway.context import Deadline
 from gateway.errors import (
@@ -40,9 +44,11 @@ from gateway.errors import (
 from gateway.release.model import EmbeddingSpace, RetrievalConfig
 from gateway.retrieval.embedding import Embedder
 from gateway.settings import Settings
+from gateway.stream.hints import ChangeHints
 from gateway.web.readiness import Check
 
 if TYPE_CHECKING:
+    from gateway.adapters.openai.model import OpenAIModel
     from gateway.adapters.redis.quota import RedisQuota
 
 T = TypeVar("T")
@@ -50,8 +56,6 @@ T = TypeVar("T")
 _PING_MS = 1500
 #: the first one connects, which takes pymilvus a second on a machine that is busy
 _CONNECT_MS = 10_000
-#: after its total cap a call may still be closing
-_LEASE_GRACE_S = 30.0
 _OFFLINE_RETRIES = 4
 
 
@@ -212,7 +216,7 @@ class PartsOpener:
     def quota(self) -> Quota:
         """Counted in this process, or by Redis for all of them."""
         if self._settings.redis_url is None:
-            return LocalQuota(self._settings.quota_concurrency)
+            return local_quota(self._settings)
         return self.redis_quota(self._settings.redis_url)
 
     async def answering_quota(self) -> Quota:
@@ -221,17 +225,32 @@ class PartsOpener:
             return self.quota()
         quota = self.redis_quota(self._settings.redis_url)
         await self._wait_for("quota", quota.server, QuotaUnavailable)
+        quota.start()
         return quota
 
     def redis_quota(self, redis_url: SecretStr) -> "RedisQuota":
         from gateway.adapters.redis.quota import RedisQuota
 
         settings, url = self._settings, redis_url.get_secret_value()
-        lease_s = settings.total_cap_ms / 1000 + settings.drain_s + _LEASE_GRACE_S
-        quota = RedisQuota(url, settings.quota_concurrency, lease_s, settings.quota_cap_ms)
+        quota = RedisQuota(url, quota_terms(settings), quota_name(settings), settings.quota_cap_ms)
         self._stack.push_async_callback(quota.aclose)
         self.checks["quota"] = quota.ping
         return quota
+
+    def hints(self) -> tuple[ChangeHints, ...]:
+        """The ways by which other processes say that rights have changed."""
+        settings, ways = self._settings, list[ChangeHints]()
+        if settings.database_url is not None:
+            from gateway.adapters.sql.notify import PostgresHints
+
+            ways.append(PostgresHints(settings.database_url.get_secret_value()))
+        if settings.redis_url is not None:
+            from gateway.adapters.redis.hints import RedisHints
+
+            hints = RedisHints(settings.redis_url.get_secret_value())
+            self._stack.push_async_callback(hints.aclose)
+            ways.append(hints)
+        return tuple(ways)
 
     def model(self, embedder: Embedder) -> AnswerModel:
         """The endpoint's, or sentences of the evidence."""
@@ -241,20 +260,64 @@ class PartsOpener:
 
             self.checks["model"] = _always
             return ExtractiveModel(embedder)
-        from gateway.adapters.openai.model import OpenAIModel
-
-        model = OpenAIModel(
+        model = self._outside_model(
             settings.model_base_url,
             settings.model_name,
-            _plain(settings.model_api_key),
-            max_sensitivity=settings.model_max_sensitivity,
+            settings.model_api_key,
+            settings.model_max_sensitivity,
+        )
+        self.checks["model"] = model.ping
+        return model
+
+    def second_model(self) -> AnswerModel | None:
+        """Where there is one. Readiness doesn't ask for it: it is there for when others are down."""
+        settings = self._settings
+        if settings.fallback_model_base_url is None:
+            return None
+        return self._outside_model(
+            settings.fallback_model_base_url,
+            settings.fallback_model_name or "",
+            settings.fallback_model_api_key,
+            settings.fallback_model_max_sensitivity,
+        )
+
+    def _outside_model(
+        self, base_url: str, name: str, api_key: SecretStr | None, max_sensitivity: int
+    ) -> "OpenAIModel":
+        from gateway.adapters.openai.model import OpenAIModel
+
+        settings = self._settings
+        model = OpenAIModel(
+            base_url,
+            name,
+            _plain(api_key),
+            max_sensitivity=max_sensitivity,
             connect_cap_ms=settings.connect_cap_ms,
             first_token_cap_ms=settings.first_token_cap_ms,
             idle_cap_ms=settings.idle_cap_ms,
         )
         self._stack.push_async_callback(model.aclose)
-        self.checks["model"] = model.ping
         return model
+
+    def moderator(self) -> Moderator | None:
+        """Where answers are checked: the endpoint's, or a file of phrases."""
+        settings = self._settings
+        if settings.moderation == "off":
+            return None
+        if settings.moderation_base_url is None:
+            return PhraseModerator.load(settings.moderation_phrases or Path())
+        from gateway.adapters.openai.moderation import OpenAIModerator
+
+        moderator = OpenAIModerator(
+            settings.moderation_base_url,
+            settings.moderation_name,
+            _plain(settings.moderation_api_key),
+            max_sensitivity=settings.moderation_max_sensitivity,
+            connect_cap_ms=settings.connect_cap_ms,
+        )
+        self._stack.push_async_callback(moderator.aclose)
+        self.checks["moderation"] = moderator.ping
+        return moderator
 
     async def _wait_for(self, part: str, open_part: Callable[[], Awaitable[T]], down: type[Unavailable]) -> T:
         return await patiently(part, self._settings.start_wait_s, open_part, down)

@@ -16,6 +16,7 @@ class Stage(StrEnum):
     RERANK = "rerank"
     GATE = "gate"
     GENERATE = "generate"
+    MODERATE = "moderate"
     SETTLE = "settle"
 
 
@@ -23,6 +24,13 @@ class ModelCall(StrEnum):
     GENERATION = "generation"
     REWRITE = "rewrite"
     MODERATION = "moderation"
+
+
+class Retry(StrEnum):
+    """Which endpoint a model call that failed before its first text is repeated at."""
+
+    SAME_ENDPOINT = "same_endpoint"
+    SECOND_ENDPOINT = "second_endpoint"
 
 
 class Hooks(Protocol):
@@ -35,6 +43,8 @@ class Hooks(Protocol):
     def retrieval(self) -> None: ...
 
     def model_call(self, kind: ModelCall) -> None: ...
+
+    def model_retry(self, kind: Retry) -> None: ...
 
     def answer(self, status: str) -> None: ...
 

@@ -13,7 +13,7 @@ from prometheus_client import (
 )
 
 from gateway.access.authorizer import DropReason
-from gateway.observe.hooks import ModelCall, Stage
+from gateway.observe.hooks import ModelCall, Retry, Stage
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0)
 
@@ -40,6 +40,9 @@ class Metrics:
         self._retrievals = self._counter("gateway_retrievals", "Searches of the vector store started.")
         self._model_calls = self._counter(
             "gateway_model_calls", "Model calls started.", "kind", map(str, ModelCall)
+        )
+        self._model_retries = self._counter(
+            "gateway_model_retries", "Model calls that repeat one which failed.", "kind", map(str, Retry)
         )
         self._answers = self._counter("gateway_answers", "Answers ended whole.", "status", statuses)
         self._rejections = self._counter(
@@ -69,11 +72,20 @@ class Metrics:
         for stage in Stage:
             self._stages.labels(stage.value)
         self._in_use = Gauge("gateway_bulkhead_in_use", "Places taken.", ["name"], registry=self.registry)
-        self._stops = Histogram(
-            "gateway_revocation_stop_seconds",
-            "From a revocation to the last byte of a stream it ends.",
-            buckets=_SECONDS,
-            registry=self.registry,
+        self._stops = self._seconds(
+            "gateway_revocation_stop_seconds", "From a revocation to the last byte of a stream it ends."
+        )
+        self._first_texts = self._seconds(
+            "gateway_first_token_seconds", "From a question to the first text of its answer."
+        )
+        self._completions = self._seconds(
+            "gateway_completion_seconds", "From a question to the end of its whole answer."
+        )
+        self._cancelled = self._seconds(
+            "gateway_cancel_seconds", "From a cancel to the upstream closed and every place given back."
+        )
+        self._acks = self._seconds(
+            "gateway_client_ack_seconds", "From the end of a stream to its client's word that it saw it."
         )
 
     def _counter(self, name: str, text: str, label: str | None = None, values: Iterable[str] = ()) -> Counter:
@@ -81,6 +93,9 @@ class Metrics:
         for value in values:
             counter.labels(value)
         return counter
+
+    def _seconds(self, name: str, text: str) -> Histogram:
+        return Histogram(name, text, buckets=_SECONDS, registry=self.registry)
 
     def watch_bulkhead(self, bulkhead: Watched) -> None:
         self._in_use.labels(bulkhead.name).set_function(lambda: float(bulkhead.in_use))
@@ -99,6 +114,9 @@ class Metrics:
 
     def model_call(self, kind: ModelCall) -> None:
         self._model_calls.labels(kind.value).inc()
+
+    def model_retry(self, kind: Retry) -> None:
+        self._model_retries.labels(kind.value).inc()
 
     def answer(self, status: str) -> None:
         self._answers.labels(status).inc()
@@ -120,6 +138,18 @@ class Metrics:
 
     def revocation_stop(self, seconds: float) -> None:
         self._stops.observe(seconds)
+
+    def first_text(self, seconds: float) -> None:
+        self._first_texts.observe(seconds)
+
+    def completion(self, seconds: float) -> None:
+        self._completions.observe(seconds)
+
+    def cancelled(self, seconds: float) -> None:
+        self._cancelled.observe(seconds)
+
+    def acknowledged(self, seconds: float) -> None:
+        self._acks.observe(seconds)
 
     def active_streams(self, count: int) -> None:
         self._streams.set(count)

@@ -41,6 +41,8 @@ _SAID_WHY = frozenset({1, 2})
 #: how a process may end after it was told to: in order, or before it could handle the signal
 _IN_ORDER = frozenset({0, -signal.SIGTERM})
 _NOT_STARTED = 127  # as shells have it
+#: what follows is called like what was in its place: the quota knows processes by name
+_NAME = "GATEWAY_PROCESS_NAME"
 
 _log = get_logger("supervisor")
 
@@ -159,23 +161,23 @@ class Supervisor:
     async def _fill(self, places: TaskGroup, on_ready: Callable[[], None]) -> None:
         """The first one alone: what is wrong with all is said once, and what the first one makes is there."""
         first, *others = self._answered
-        places.start_soon(self._keep, first)
+        places.start_soon(self._keep, 0, first)
         await first.wait()
         if not self._stopping.is_set():
-            for answered in others:
-                places.start_soon(self._keep, answered)
+            for number, answered in enumerate(others, start=1):
+                places.start_soon(self._keep, number, answered)
         for answered in others:
             await answered.wait()
         if not self._stopping.is_set():
             on_ready()
 
-    async def _keep(self, answered: anyio.Event) -> None:
+    async def _keep(self, number: int, answered: anyio.Event) -> None:
         """One place: a process, and after its end another one, until told to stop."""
         first_s, longest_s = self._back_off_s
         wait_s, failures = first_s, 0
         while not self._stopping.is_set():
             begun = time.monotonic()
-            code = await self._run_one(answered)
+            code = await self._run_one(number, answered)
             failures += 1
             if self._stopping.is_set():
                 self._ended_after_stop(code)
@@ -189,9 +191,9 @@ class Supervisor:
                     await self._stopping.wait()
                 wait_s = min(wait_s * 2, longest_s)
 
-    async def _run_one(self, answered: anyio.Event) -> int:
+    async def _run_one(self, number: int, answered: anyio.Event) -> int:
         try:
-            async with self._process() as process:
+            async with self._process(number) as process:
                 if await process.answers():
                     _log.info("web_process.answering", pid=process.pid)
                     answered.set()
@@ -201,8 +203,9 @@ class Supervisor:
             return _NOT_STARTED
 
     @asynccontextmanager
-    async def _process(self) -> AsyncIterator[WebProcess]:
-        process = await WebProcess.start(self._command, self._listener, self._environment)
+    async def _process(self, number: int) -> AsyncIterator[WebProcess]:
+        environment = {**self._environment, _NAME: f"{self._environment.get(_NAME, '')}:{number}"}
+        process = await WebProcess.start(self._command, self._listener, environment)
         self._running.add(process)
         if self._stopping.is_set():  # told so while it started
             process.send(signal.SIGTERM)
@@ -278,17 +281,18 @@ def supervise(settings: Settings, on_ready: Callable[[str], None]) -> int:
             (sys.executable, "-P", "-m", "gateway", "web-process"),
             listener,
             settings.workers,
-            environment=_environment(settings),
+            environment=_environment(settings, listener.getsockname()[1]),
             stop_cap_s=settings.drain_s + CLOSE_S,
         )
         with asyncio.Runner() as runner:
             return runner.run(supervisor.run(lambda: on_ready(url)))
 
 
-def _environment(settings: Settings) -> dict[str, str]:
+def _environment(settings: Settings, port: int) -> dict[str, str]:
     """Ours, and on top of it what the command line may have said."""
     return os.environ | {
         "GATEWAY_DATA_DIR": str(settings.data_dir),
         "GATEWAY_HOST": settings.host,
         "GATEWAY_WORKERS": str(settings.workers),
+        _NAME: settings.process_name or f"{socket.gethostname()}:{port}",
     }

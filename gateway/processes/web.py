@@ -17,9 +17,11 @@ from gateway.processes.listening import bound, url_of
 from gateway.settings import Settings
 from gateway.stream.registry import SessionRegistry
 from gateway.stream.session import CloseReason
-from gateway.web.connection import Connection
+from gateway.web.connection import Connection, connection_class
 
 _KEEP_ALIVE_S = 5
+#: after the bound, readers have so long for their last event
+_LAST_WORD_S = 1.0
 _AFTER_DRAIN_S = 3
 
 
@@ -28,7 +30,10 @@ OnReady = Callable[[str, Callable[[], bool]], None]
 
 
 class GatewayServer(uvicorn.Server):
-    """Stops in order: no new work, running streams until the drain bound, then their last event."""
+    """Stops in order: no new work, running streams until the drain bound, then their last event.
+
+    A connection that hasn't taken it within a second more is cut off: nobody waits for its reader.
+    """
 
     def __init__(
         self,
@@ -70,7 +75,13 @@ class GatewayServer(uvicorn.Server):
         if not self.should_exit:
             self._registry.refuse_new()
             self._loop.call_later(self._drain_s, self._registry.cancel_all, CloseReason.SHUTTING_DOWN)
+            self._loop.call_later(self._drain_s + _LAST_WORD_S, self._cut_off_the_stuck)
         super().handle_exit(sig, frame)
+
+    def _cut_off_the_stuck(self) -> None:
+        for connection in tuple(self.server_state.connections):
+            if isinstance(connection, Connection) and connection.unsent():
+                connection.abort()
 
 
 async def serve(settings: Settings, listener: socket.socket, on_ready: OnReady) -> None:
@@ -79,7 +90,8 @@ async def serve(settings: Settings, listener: socket.socket, on_ready: OnReady) 
     async with open_services(settings) as services:
         config = uvicorn.Config(
             create_app(settings, services),
-            http=Connection,
+            http=connection_class(settings),
+            ws="none",
             log_config=None,
             access_log=False,
             server_header=False,

@@ -1,202 +1,200 @@
 """The revocation feed: ends running streams whose rights are gone, and says when nobody can tell."""
 
-import time
 from collections.abc import Callable, Collection, Mapping
-from typing import Protocol
 
 import anyio
 import anyio.abc
 
-from gateway.access.authorizer import (
-    AccessCatalog,
-    Authorizer,
-    DocumentRef,
-    DropReason,
-    Recheck,
-    TenantStamp,
-    still_current,
-)
-from gateway.access.principal import Principal
+from gateway.access.authorizer import TenantStamp, still_current
 from gateway.access.scope import AccessScope
-from gateway.errors import (
-    DeadlineExceeded,
-    Forbidden,
-    GatewayError,
-    NotFound,
-    PermissionsChanged,
-    RevocationFeedStale,
-    TokenExpired,
-)
-from gateway.stream.protocol import Revoked
+from gateway.errors import DeadlineExceeded, GatewayError, RevocationFeedStale
+from gateway.stream.hints import ChangeHints
 from gateway.stream.registry import SessionRegistry
-from gateway.stream.revocation import RevocationCatalog, RevocationKind, RevocationNews, RevocationRecord
+from gateway.stream.rights import Claim, Loss, Rights
 from gateway.stream.session import CloseReason, Session
 
-#: verdicts that end a running answer; a version that was only replaced or ran out stays its evidence
-_ENDING = frozenset(
-    {DropReason.REVOKED, DropReason.ACL, DropReason.DELETED, DropReason.UNKNOWN, DropReason.FOREIGN}
-)
-#: the order in which the client is told of several
-_FIRST_TOLD = (
-    RevocationKind.USER,
-    RevocationKind.KNOWLEDGE_BASE,
-    RevocationKind.DOCUMENT,
-    RevocationKind.GROUP,
-)
-_ACL_CHANGED = "acl_changed"
-_TOKEN_EXPIRED = "token_expired"  # noqa: S105 - a reason, no secret
-
-
-class ChangeHint(Protocol):
-    """Says early that rights may have changed; may stay silent or cry wolf, never has to be believed."""
-
-    async def wait(self) -> None:
-        """Until the next hint."""
-        ...
+#: sessions checked at once, of each urgency: they share the database's connections with the questions
+_PLACES = 2
+#: between the beginnings of two steps, however many hints come
+_PAUSE_S = 0.01
 
 
 class RevocationFeed:
     """One a process, over all of its sessions.
 
-    Each step reads the stamps of the tenants that have sessions, in one statement, and re-verifies every
-    session whose rights were last verified under an older one. A step that is ``bound_s`` old means that
-    rights can't be followed: protected access is refused and what runs ends.
+    A step reads the stamps of the tenants that have sessions, in one statement, and is good once they are
+    read. A session whose rights were last found to hold under another stamp is checked beside the steps, so
+    that one that can't be checked holds up no other. When the last good step is ``bound_s`` old, rights
+    can't be followed: protected access is refused and everything that runs ends. A single session ends
+    likewise when its own check hasn't succeeded for so long.
     """
 
     def __init__(
         self,
         registry: SessionRegistry,
-        catalog: AccessCatalog,
-        revocations: RevocationCatalog,
-        authorizer: Authorizer,
-        recheck: Recheck,
+        rights: Rights,
         *,
         poll_s: float,
         bound_s: float,
-        leeway_s: float,
-        clock: Callable[[], float] = time.time,
-        on_failed_step: Callable[[str], None] = lambda _: None,
+        hints: Collection[ChangeHints] = (),
+        on_failure: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """``leeway_s``: how long after its end a token is still believed; ``clock``: its clock.
-        ``on_failed_step`` gets the code of what went wrong.
-        """
+        """``on_failure`` gets the code of what kept a step, or the check of a session, from succeeding."""
         self._registry = registry
-        self._catalog = catalog
-        self._revocations = revocations
-        self._authorizer = authorizer
-        self._recheck = recheck
+        self._rights = rights
         self._poll_s = poll_s
         self._bound_s = bound_s
-        self._leeway_s = leeway_s
-        self._clock = clock
-        self._on_failed_step = on_failed_step
+        self._hints = tuple(hints)
+        self._on_failure = on_failure
         self._good_until = float("-inf")
+        self._stamps: Mapping[str, TenantStamp] = {}
+        self._in_check: set[Session] = set()
+        self._places = anyio.CapacityLimiter(_PLACES)
+        self._urgent_places = anyio.CapacityLimiter(_PLACES)
         self._woken = anyio.Event()
+        self._untold = anyio.Event()
 
     def check_fresh(self) -> None:
         """Raises RevocationFeedStale unless the last good step is young enough."""
-        if time.monotonic() >= self._good_until:
+        if anyio.current_time() >= self._good_until:
             raise RevocationFeedStale()
 
+    async def ready(self) -> None:
+        """``check_fresh``, as readiness asks it."""
+        self.check_fresh()
+
     def wake(self) -> None:
-        """Makes the next step now: something was revoked right here, or somebody gave a hint."""
+        """Makes the next step now."""
         self._woken.set()
+
+    def announce(self) -> None:
+        """Rights were narrowed right here: looks now, and lets the other processes know."""
+        self._untold.set()
+        self.wake()
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Steps until cancelled; started once the first step was good."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._end_stale)
+            tasks.start_soon(self._tell)
+            for hints in self._hints:
+                tasks.start_soon(hints.follow, self.wake)
             while True:
-                if await self._tried():
+                earliest = anyio.current_time() + _PAUSE_S
+                if await self._stepped(tasks):
                     task_status.started()
                     task_status = anyio.TASK_STATUS_IGNORED
                 with anyio.move_on_after(self._poll_s):
                     await self._woken.wait()
+                await anyio.sleep_until(earliest)
 
     async def step(self) -> None:
-        """One look; good when it ends. Raises Unavailable of whichever part didn't answer."""
-        self._woken = anyio.Event()
-        began = time.monotonic()
-        sessions = self._registry.identified()
-        stamps = await self._catalog.tenant_stamps({s.principal.tenant for s in sessions if s.principal})
-        failures: list[GatewayError] = []
+        """One look, and every check that it asks for. Raises Unavailable when the stamps can't be read."""
         async with anyio.create_task_group() as tasks:
-            for session in sessions:
-                tasks.start_soon(self._follow, session, stamps, failures)
-        if failures:
-            raise failures[0]
-        self._good_until = began + self._bound_s
+            await self._look(tasks)
 
-    async def _tried(self) -> bool:
+    # looking
+
+    async def _stepped(self, tasks: anyio.abc.TaskGroup) -> bool:
+        with anyio.move_on_after(self._bound_s):
+            try:
+                await self._look(tasks)
+            except GatewayError as error:
+                self._on_failure(error.code)
+                return False
+            return True
+        self._on_failure(DeadlineExceeded.code)
+        return False
+
+    async def _look(self, tasks: anyio.abc.TaskGroup) -> None:
+        self._woken = anyio.Event()  # what is said from here on asks for another look
+        began = anyio.current_time()
+        self._end_expired()
+        tenants = {s.principal.tenant for s in self._registry.identified() if s.principal}
+        self._stamps = await self._rights.stamps(tenants)
+        self._good_until = began + self._bound_s
+        for session in self._registry.identified():
+            if session not in self._in_check and self._doubted(session) is not None:
+                tasks.start_soon(self._check, session, began)
+
+    def _end_expired(self) -> None:
+        for session in self._registry.identified():
+            loss = None if session.principal is None else self._rights.expired(session.principal)
+            if loss is not None:
+                _end(session, loss)
+
+    def _doubted(self, session: Session) -> Claim | None:
+        """Its claim, when that was last found to hold under another stamp than the newest one read.
+
+        Without a scope there is none yet: it will be bound to what holds then.
+        """
+        principal, scope = session.principal, session.scope
+        if principal is None or scope is None or session.close_reason is not None:
+            return None
+        stamp = self._stamps.get(scope.tenant)
+        if stamp is None or still_current(scope, stamp):
+            return None
+        return Claim(principal, scope, session.documents)
+
+    # checking
+
+    async def _check(self, session: Session, began: float) -> None:
+        """Until its rights hold as of the newest stamp, or are gone; without an answer in time it ends."""
+        self._in_check.add(session)
         try:
-            with anyio.move_on_after(self._bound_s) as scope:
-                await self.step()
-        except GatewayError as error:
-            self._on_failed_step(error.code)
-            return False
-        if scope.cancelled_caught:
-            self._on_failed_step(DeadlineExceeded.code)
-        return not scope.cancelled_caught
+            with anyio.CancelScope(deadline=began + self._bound_s) as in_time:
+                await self._check_until_known(session, in_time)
+            if in_time.cancelled_caught:
+                self._on_failure(DeadlineExceeded.code)
+                session.cancel(CloseReason.FEED_STALE)
+        finally:
+            self._in_check.discard(session)
+
+    async def _check_until_known(self, session: Session, in_time: anyio.CancelScope) -> None:
+        while (claim := self._doubted(session)) is not None:
+            try:
+                asked_at, found = await self._checked(claim)
+            except GatewayError as error:
+                self._on_failure(error.code)
+                await anyio.sleep(self._poll_s)
+                continue
+            in_time.deadline = asked_at + self._bound_s
+            if isinstance(found, Loss):
+                _end(session, found)
+            elif found is claim.scope:
+                return  # it was bound to a newer stamp than the one that was read
+            elif session.scope is claim.scope:
+                # what was found meanwhile is for the question's own check, which comes before its first byte
+                session.scope = found
+
+    async def _checked(self, claim: Claim) -> tuple[float, AccessScope | Loss]:
+        """When the check was made, and what came of it. Most of a tenant's sessions will be found unharmed;
+        those that a revocation names don't queue behind them.
+        """
+        named = claim.named_in(await self._rights.revoked(claim.scope.tenant))
+        async with self._urgent_places if named else self._places:
+            asked_at = anyio.current_time()
+            return asked_at, await self._rights.check(claim)
+
+    # when nobody can tell
 
     async def _end_stale(self) -> None:
         while True:
-            await anyio.sleep(max(self._good_until - time.monotonic(), self._poll_s))
-            if time.monotonic() >= self._good_until:
+            left = self._good_until - anyio.current_time()
+            await anyio.sleep(left if left > 0 else self._poll_s)
+            if anyio.current_time() >= self._good_until:
                 for session in self._registry.identified():
                     session.cancel(CloseReason.FEED_STALE)
 
-    async def _follow(
-        self, session: Session, stamps: Mapping[str, TenantStamp], failures: list[GatewayError]
-    ) -> None:
-        """Ends the session, or notes that its rights hold as of the stamp."""
-        principal, scope = session.principal, session.scope
-        if principal is None or session.close_reason is not None:
-            return
-        if self._clock() >= principal.expires_at + self._leeway_s:
-            session.revoke(Revoked(_TOKEN_EXPIRED, principal.expires_at), TokenExpired())
-        elif scope is not None and not still_current(scope, stamps[principal.tenant]):
-            try:
-                await self._verify(session, principal, scope)
-            except GatewayError as error:
-                failures.append(error)
+    # other processes
 
-    async def _verify(self, session: Session, principal: Principal, scope: AccessScope) -> None:
-        documents = session.documents
-        lost = await self._what_was_lost(principal, scope, documents)
-        if isinstance(lost, AccessScope):
-            # what was found meanwhile is for the question's own check, which comes before its first byte
-            if session.scope is scope:
-                session.scope = lost
-            return
-        news = await self._revocations.revocations_since(scope.tenant, scope.revocation_epoch)
-        record = _to_blame(news, principal, scope, documents)
-        if record is None:
-            session.revoke(Revoked(_ACL_CHANGED, news.now), lost, time.monotonic())
-        else:
-            since = time.monotonic() - max(0.0, news.now - record.created_at)
-            session.revoke(Revoked(record.kind.value, record.created_at), lost, since)
-
-    async def _what_was_lost(
-        self, principal: Principal, scope: AccessScope, documents: frozenset[DocumentRef]
-    ) -> AccessScope | GatewayError:
-        """The scope as it is now when it still covers the documents, else what the caller is told."""
-        try:
-            fresh = await self._authorizer.still_holds(principal, scope)
-        except (Forbidden, NotFound) as error:
-            return error
-        verdicts = await self._recheck.check(fresh, tuple(documents), self._clock())
-        return PermissionsChanged() if _ENDING.intersection(verdicts.values()) else fresh
+    async def _tell(self) -> None:
+        while True:
+            await self._untold.wait()
+            self._untold = anyio.Event()
+            for hints in self._hints:
+                await hints.tell()
 
 
-def _to_blame(
-    news: RevocationNews, principal: Principal, scope: AccessScope, documents: frozenset[DocumentRef]
-) -> RevocationRecord | None:
-    """The revocation that the client is told of; None: it was a change of an ACL, or a deletion."""
-    mine: Mapping[RevocationKind, Collection[str]] = {
-        RevocationKind.USER: principal.accountable,
-        RevocationKind.KNOWLEDGE_BASE: {scope.knowledge_base},
-        RevocationKind.DOCUMENT: {ref.document_id for ref in documents},
-        RevocationKind.GROUP: principal.groups,
-    }
-    hits = [record for record in news.records if record.subject in mine[record.kind]]
-    return min(hits, key=lambda record: _FIRST_TOLD.index(record.kind), default=None)
+def _end(session: Session, loss: Loss) -> None:
+    session.revoke(loss.event, loss.error, loss.accepted_at)

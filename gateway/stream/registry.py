@@ -2,9 +2,19 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
-from gateway.access.principal import Principal
 from gateway.stream.session import CloseReason, Session
+
+
+class Asker(Protocol):
+    """Whoever asks for an end, here or by an order from another process."""
+
+    @property
+    def tenant(self) -> str: ...
+
+    @property
+    def subject(self) -> str: ...
 
 
 class SessionRegistry:
@@ -31,23 +41,23 @@ class SessionRegistry:
             del self._sessions[session.request_id]
             self._on_change(len(self._sessions))
 
-    def stop(self, principal: Principal, request_id: str) -> bool:
+    def stop(self, asker: Asker, request_id: str) -> bool:
         """The asker's own stop; False when there is no such session of this very asker."""
         session = self._sessions.get(request_id)
         if session is None or session.principal is None:
             return False
-        asker = session.principal
-        if (asker.tenant, asker.subject) != (principal.tenant, principal.subject):
+        owner = session.principal
+        if (owner.tenant, owner.subject) != (asker.tenant, asker.subject):
             return False
         session.cancel(CloseReason.CLIENT_STOP)
         return True
 
-    def kill(self, principal: Principal, request_id: str) -> bool:
+    def kill(self, operator: Asker, request_id: str) -> bool:
         """An operator's kill, within his own tenant."""
         session = self._sessions.get(request_id)
         if session is None or session.principal is None:
             return False
-        if session.principal.tenant != principal.tenant:
+        if session.principal.tenant != operator.tenant:
             return False
         session.cancel(CloseReason.OPERATOR_KILL)
         return True

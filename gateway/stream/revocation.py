@@ -1,6 +1,7 @@
 """Revocations: the authoritative record, and what the feed asks of it."""
 
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
@@ -29,12 +30,13 @@ class RevocationRecord:
 
 @dataclass(frozen=True, slots=True)
 class RevocationNews:
-    """Revocations in force, newer than an epoch. ``now`` is the moment of the read on the clock of
-    ``created_at``, so that their age can be told without another clock.
+    """Revocations in force, newer than an epoch, and when documents were deleted. ``now`` is the moment of
+    the read on the clock of all these times, so that their age can be told without another clock.
     """
 
     now: float
     records: tuple[RevocationRecord, ...]
+    deletions: Mapping[str, float] = field(default_factory=dict)
 
 
 class RevocationCatalog(Protocol):
@@ -49,8 +51,12 @@ class RevocationCatalog(Protocol):
         """
         ...
 
-    async def revocations_since(self, tenant: str, epoch: int) -> RevocationNews:
-        """Those in force whose ``revocation_epoch`` is above ``epoch``, oldest first."""
+    async def revocations_since(
+        self, tenant: str, epoch: int, documents: Collection[str] = ()
+    ) -> RevocationNews:
+        """Those in force whose ``revocation_epoch`` is above ``epoch``, oldest first; and of these
+        ``documents`` the ones that are deleted now.
+        """
         ...
 
     async def list_revocations(self, tenant: str) -> list[RevocationRecord]: ...

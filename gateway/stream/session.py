@@ -1,6 +1,7 @@
 """A session: one running answer, its channel to the client, and the one way to end it early."""
 
-from collections.abc import AsyncIterator, Mapping
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from enum import StrEnum
 from typing import Protocol
@@ -77,6 +78,9 @@ class Session:
 
     def __init__(self, request_id: str, channel: EventChannel) -> None:
         self.request_id = request_id
+        self.started_at = time.time()
+        #: on this process's monotonic clock; None while it runs
+        self.ended_at: float | None = None
         self.principal: Principal | None = None
         #: the rights as they were last found to hold; None before the question is bound
         self.scope: AccessScope | None = None
@@ -93,6 +97,7 @@ class Session:
         self._meta: Meta | None = None
         self._text_written = False
         self._held: list[Releasable] = []
+        self._on_end: list[Callable[[], None]] = []
 
     # -- what the pump does ---------------------------------------------------------------------
 
@@ -159,6 +164,18 @@ class Session:
         self.revoked_at = revoked_at
         return True
 
+    def when_ended(self, callback: Callable[[], None]) -> None:
+        """Called once, in the moment it ends; at once when it has ended."""
+        if self.close_reason is None:
+            self._on_end.append(callback)
+        else:
+            callback()
+
+    @property
+    def recalled(self) -> bool:
+        """Whether it ended so that nothing unread may leave any more."""
+        return self.close_reason in _UNTOLD
+
     # -- what the response does -----------------------------------------------------------------
 
     async def opening(self) -> GatewayError | None:
@@ -182,6 +199,9 @@ class Session:
         if self.close_reason is not None:
             return False
         self.close_reason = reason
+        self.ended_at = time.monotonic()
+        for callback in self._on_end:
+            callback()
         return True
 
     def _end_with_error(self, reason: CloseReason, error: GatewayError) -> bool:

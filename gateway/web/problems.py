@@ -39,7 +39,9 @@ def status_of(error: errors.GatewayError) -> int:
 
 
 class ProblemResponse(Response):
-    """application/problem+json with a stable ``code``; 401 names the scheme, 429/503 a Retry-After."""
+    """application/problem+json with a stable ``code``; 401 names the scheme, 429/503 a Retry-After, and a
+    rejection the budget that is spent.
+    """
 
     media_type = "application/problem+json"
 
@@ -70,7 +72,21 @@ def _headers(error: errors.GatewayError, status: int, request_id: str | None) ->
     if status in {429, 503}:
         milliseconds = error.retry_after_ms or _DEFAULT_RETRY_MS
         headers["Retry-After"] = str(max(1, -(-milliseconds // 1000)))
+    if isinstance(error, errors.Rejection) and error.budget is not None:
+        headers |= _rate_limits(error.budget)
     return headers
+
+
+def _rate_limits(budget: errors.SpentBudget) -> Mapping[str, str]:
+    """RateLimit header fields for HTTP, draft-ietf-httpapi-ratelimit-headers-10, sections 3 and 4.
+
+    A budget without a window is one of places.
+    """
+    over = f"w={budget.window_s}" if budget.window_s else 'qu="concurrent-requests"'
+    return {
+        "RateLimit-Policy": f'"{budget.policy}";q={budget.limit};{over}',
+        "RateLimit": f'"{budget.policy}";r={budget.remaining};t={budget.reset_s}',
+    }
 
 
 async def gateway_error(_: Request, error: Exception) -> Response:

@@ -1,14 +1,18 @@
-"""The table of paths."""
+"""The table of paths: for each one its methods, so that a 405 names all of them."""
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
-from starlette.routing import BaseRoute, Mount, Route
+from starlette.routing import BaseRoute, Mount, Route, request_response
 from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gateway.web.routes import apikeys, documents, knowledge, operations, releases
-from gateway.web.routes.answers import Answers, stop_answer
+from gateway.web.routes import answers, apikeys, documents, knowledge, operations, releases
+
+Endpoint = Callable[[Request], Awaitable[Response]]
 
 _STATIC = Path(__file__).parent / "static"
 
@@ -17,33 +21,58 @@ async def chat_page(_: Request) -> Response:
     return FileResponse(_STATIC / "index.html", headers={"Cache-Control": "no-cache"})
 
 
+class Methods:
+    """What one path answers to. HEAD comes with GET; OPTIONS says which methods there are, and no more."""
+
+    def __init__(
+        self, *, get: ASGIApp | None = None, post: ASGIApp | None = None, delete: ASGIApp | None = None
+    ) -> None:
+        given = {"GET": get, "HEAD": get, "POST": post, "DELETE": delete}
+        self._apps = {method: app for method, app in given.items() if app is not None}
+        self._allow = ", ".join([*self._apps, "OPTIONS"])
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        app = self._apps.get(scope["method"])
+        if app is not None:
+            await app(scope, receive, send)
+        elif scope["method"] == "OPTIONS":
+            await Response(status_code=204, headers={"Allow": self._allow})(scope, receive, send)
+        else:
+            raise HTTPException(405, headers={"Allow": self._allow})
+
+
+def _path(
+    path: str, *, get: Endpoint | None = None, post: Endpoint | None = None, delete: Endpoint | None = None
+) -> Route:
+    return Route(path, Methods(get=_app(get), post=_app(post), delete=_app(delete)))
+
+
+def _app(endpoint: Endpoint | None) -> ASGIApp | None:
+    return None if endpoint is None else request_response(endpoint)
+
+
 def routes() -> list[BaseRoute]:
     return [
-        Route("/v1/answers", Answers(), methods=["POST"]),
-        Route("/v1/answers/{request_id}", stop_answer, methods=["DELETE"]),
-        Route("/v1/search", knowledge.search),
-        Route("/v1/sources/{chunk_id}", knowledge.source),
-        Route("/v1/documents", documents.upload, methods=["POST"]),
-        Route("/v1/documents", documents.list_documents),
-        Route("/v1/documents/{document_id}", documents.get_document),
-        Route("/v1/documents/{document_id}", documents.delete_document, methods=["DELETE"]),
-        Route("/v1/tasks/{task_id}", documents.get_task),
-        Route("/v1/tasks/{task_id}", documents.cancel_task, methods=["DELETE"]),
-        Route("/v1/releases", releases.list_releases),
-        Route("/v1/releases", releases.build_release, methods=["POST"]),
-        Route("/v1/releases/rollback", releases.roll_back_release, methods=["POST"]),
-        Route("/v1/releases/{release_id}/activate", releases.activate_release, methods=["POST"]),
-        Route("/v1/revocations", releases.list_revocations),
-        Route("/v1/revocations", releases.revoke, methods=["POST"]),
-        Route("/v1/revocations/{revocation_id}/lift", releases.lift_revocation, methods=["POST"]),
-        Route("/v1/apikeys", apikeys.list_keys),
-        Route("/v1/apikeys", apikeys.create_key, methods=["POST"]),
-        Route("/v1/apikeys/{key_id}", apikeys.revoke_key, methods=["DELETE"]),
-        Route("/v1/sessions", operations.list_sessions),
-        Route("/v1/sessions/{request_id}", operations.kill_session, methods=["DELETE"]),
-        Route("/healthz", operations.health),
-        Route("/readyz", operations.ready),
-        Route("/metrics", operations.metrics),
-        Route("/", chat_page),
-        Mount("/static", StaticFiles(directory=_STATIC)),
+        Route("/v1/answers", Methods(post=answers.Answers())),
+        _path("/v1/answers/{request_id}", delete=answers.stop_answer),
+        _path("/v1/answers/{request_id}/ack", post=answers.acknowledge),
+        _path("/v1/search", get=knowledge.search),
+        _path("/v1/sources/{chunk_id}", get=knowledge.source),
+        _path("/v1/documents", get=documents.list_documents, post=documents.upload),
+        _path("/v1/documents/{document_id}", get=documents.get_document, delete=documents.delete_document),
+        _path("/v1/tasks/{task_id}", get=documents.get_task, delete=documents.cancel_task),
+        _path("/v1/releases", get=releases.list_releases, post=releases.build_release),
+        _path("/v1/releases/rollback", post=releases.roll_back_release),
+        _path("/v1/releases/{release_id}/activate", post=releases.activate_release),
+        _path("/v1/revocations", get=releases.list_revocations, post=releases.revoke),
+        _path("/v1/revocations/{revocation_id}/lift", post=releases.lift_revocation),
+        _path("/v1/apikeys", get=apikeys.list_keys, post=apikeys.create_key),
+        _path("/v1/apikeys/{key_id}", delete=apikeys.revoke_key),
+        _path("/v1/sessions", get=operations.list_sessions),
+        _path("/v1/sessions/{request_id}", delete=operations.kill_session),
+        _path("/healthz", get=operations.health),
+        _path("/readyz", get=operations.ready),
+        _path("/metrics", get=operations.metrics),
+        _path("/", get=chat_page),
+        Mount("/static", Methods(get=StaticFiles(directory=_STATIC))),
     ]

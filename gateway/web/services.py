@@ -15,7 +15,9 @@ from gateway.ingest.catalog import ObjectStore, ReleaseStore, TaskStore, Version
 from gateway.observe.audit import AuditLog
 from gateway.observe.metrics import Metrics
 from gateway.settings import Settings
+from gateway.stream.acknowledgement import EndedAnswers
 from gateway.stream.feed import RevocationFeed
+from gateway.stream.orders import OrderDesk
 from gateway.stream.registry import SessionRegistry
 from gateway.stream.revocation import RevocationCatalog
 from gateway.web.readiness import Readiness
@@ -42,6 +44,8 @@ class Services:
     objects: ObjectStore
     registry: SessionRegistry
     feed: RevocationFeed
+    orders: OrderDesk
+    ended: EndedAnswers
     metrics: Metrics
     rate: RequestRate
     sessions: Bulkhead

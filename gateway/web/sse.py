@@ -11,10 +11,10 @@ from starlette.types import Message, Receive, Scope, Send
 from gateway.settings import Settings
 from gateway.stream.protocol import EVENT_NAMES, Event
 from gateway.stream.session import CloseReason, Session
-from gateway.web.connection import abort_of
+from gateway.web.connection import Connection, connection_of
 
 _ABORT_CAP_S = 1.0
-
+_LOOK_S = 0.005
 
 _NAMES = {kind: name.encode() for kind, name in EVENT_NAMES.items()}
 
@@ -46,6 +46,7 @@ class _TimelySend:
         self._loop = asyncio.get_running_loop()
         self._waiting: list[float] = []  # since when; an event and a heartbeat at most
         self._timer: asyncio.TimerHandle | None = None
+        self._cutoff: asyncio.TimerHandle | None = None
         self.late = False
 
     async def __call__(self, message: Message) -> None:
@@ -58,6 +59,10 @@ class _TimelySend:
         finally:
             self._waiting.remove(began)
 
+    def end_within(self, limit_s: float) -> None:
+        """From now on not one message but all that are left have to leave within the limit."""
+        self._cutoff = self._loop.call_later(limit_s, self._end)
+
     def _look(self) -> None:
         self._timer = None
         if not self._waiting:
@@ -65,13 +70,17 @@ class _TimelySend:
         due = min(self._waiting) + self._limit_s
         if self._loop.time() < due:
             self._timer = self._loop.call_at(due, self._look)
-            return
+        else:
+            self._end()
+
+    def _end(self) -> None:
         self.late = True
         self._on_late()
 
     def close(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._cutoff):
+            if timer is not None:
+                timer.cancel()
 
 
 class _EventStream(EventSourceResponse):
@@ -86,7 +95,12 @@ async def stream_session(
 ) -> None:
     """Sends the session's events until the last one; the connection of a reader too slow is cut off.
 
-    So is one whose session was revoked while its reader is behind: what it hasn't got it doesn't get.
+    So is one whose session was recalled while its reader is behind: its last event has
+    ``revoked_send_ms`` to reach the client's machine, and what the kernel still holds then is dropped.
+
+    What may be on its way to one reader, in bytes of text: three times ``session_buffer_bytes`` and a
+    piece of the model's (unread in the channel, waiting to be sent, and in the connection's buffer), and
+    ``2 * KERNEL_BYTES`` in the kernel. JSON adds a byte for each line end and quote.
     """
     response = _EventStream(
         _encoded(session),
@@ -97,21 +111,44 @@ async def stream_session(
         # On SIGTERM the registry drains; the library's own exit watcher only comes after that.
         shutdown_grace_period=settings.drain_s + 1,
     )
+    connection = connection_of(scope)
     with anyio.CancelScope() as sending:
-        timely = _TimelySend(send, settings.send_timeout_s, sending.cancel)
+        timely = _TimelySend(
+            _taken_before_the_end(session, connection, send), settings.send_timeout_s, sending.cancel
+        )
+
+        def hurry() -> None:
+            if session.recalled:
+                timely.end_within(settings.revoked_send_ms / 1000)
+
+        session.when_ended(hurry)
         try:
             await response(scope, receive, timely)
         finally:
             timely.close()
     if timely.late:
         session.cancel(CloseReason.SLOW_READER)
-        await _cut_off(scope, receive)
+        await _cut_off(connection, receive)
 
 
-async def _cut_off(scope: Scope, receive: Receive) -> None:
+def _taken_before_the_end(session: Session, connection: Connection | None, send: Send) -> Send:
+    """A ``send`` that ends a recalled answer only when the client's machine has confirmed all of it.
+
+    Once it has ended, its connection may be closed, and the kernel would go on with what it holds.
+    """
+
+    async def sending(message: Message) -> None:
+        ends = message["type"] == "http.response.body" and not message.get("more_body", False)
+        while ends and session.recalled and connection is not None and connection.unsent():  # noqa: ASYNC110 - the kernel has no event for it
+            await anyio.sleep(_LOOK_S)
+        await send(message)
+
+    return sending
+
+
+async def _cut_off(connection: Connection | None, receive: Receive) -> None:
     """Without it the server would close, and wait for ever for the reader to take the rest."""
-    abort = abort_of(scope)
-    if abort is not None:
-        abort()
+    if connection is not None:
+        connection.abort()
         with anyio.move_on_after(_ABORT_CAP_S):  # until the server knows; it would log an unfinished response
             await receive()

@@ -299,7 +299,9 @@ async def test_stop_works_before_the_server_has_answered(chat: Chat) -> None:
 
 
 async def test_hostile_text_stays_text(chat: Chat) -> None:
-    """In the answer, a title, a quote and an address: no element, no script, no link, no request."""
+    """In the answer, a title, a quote and an address: no element, no script, no link, no request but the page's own: its
+    question, and that it saw the end.
+    """
     await chat.open()
     requests: list[str] = []
     chat.page.on("request", lambda request: requests.append(request.url))
@@ -312,7 +314,8 @@ async def test_hostile_text_stays_text(chat: Chat) -> None:
     await expect(turn.locator(".chip")).to_have_text(["1"])
     await expect(turn.locator("img, script, a, iframe")).to_have_count(0)
     assert await chat.page.evaluate("window.broken") is None
-    assert [url for url in requests if "/static/" not in url] == [f"{chat.base_url}/v1/answers"]
+    answers = f"{chat.base_url}/v1/answers"
+    assert [url for url in requests if "/static/" not in url] == [answers, f"{answers}/req-1/ack"]
 
 
 async def test_the_token_leaves_the_address_and_stays_in_the_tab(chat: Chat) -> None:

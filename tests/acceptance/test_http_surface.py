@@ -7,6 +7,7 @@ full bulkheads are the gateway's own doing, so twins are enough.
 import json
 import math
 import re
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -387,11 +388,13 @@ async def test_an_operator_sees_and_kills_a_running_answer(worlds: Worlds) -> No
             await wire.ask(gateway.world.token(), QUESTION)
             await gate.reached.wait()
             (session,) = (await gateway.get("/v1/sessions"))["sessions"]
+            assert time.time() - session.pop("started_at") < 60
             assert session == {
                 "request_id": gateway.world.registry.only_request_id(),
                 "subject": "ann",
                 "streaming": True,
                 "documents": 1,
+                "process": "serve",
             }
             path = f"/v1/sessions/{session['request_id']}"
             assert (await gateway.send("DELETE", path))[0].status == 204
@@ -399,7 +402,7 @@ async def test_an_operator_sees_and_kills_a_running_answer(worlds: Worlds) -> No
             assert (events[-1].name, events[-1].data["code"]) == ("error", "killed")
         await gateway.world.registry.idle()
         assert (await gateway.send("DELETE", path))[0].status == 404
-        assert (await gateway.get("/v1/sessions"))["sessions"] == []
+        assert await gateway.get("/v1/sessions") == {"sessions": [], "processes": ["serve"]}
 
 
 @pytest.mark.parametrize("subject", ["bob", "Ann", "ann2"])
@@ -445,6 +448,10 @@ SERIES = (
     ),
     "gateway_tokens_after_cancel_total",
     "gateway_revocation_stop_seconds_count",
+    "gateway_first_token_seconds_count",
+    "gateway_completion_seconds_count",
+    "gateway_cancel_seconds_count",
+    "gateway_client_ack_seconds_count",
     *(
         f'gateway_recheck_drops_total{{reason="{reason}"}}'
         for reason in ("acl", "revoked", "deleted", "expired")

@@ -9,7 +9,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from gateway.app import create_app
-from gateway.web.connection import Connection
+from gateway.web.connection import Connection, connection_class
 from tests.harness.world import World
 
 
@@ -30,10 +30,10 @@ class _QuietServer(uvicorn.Server):
 
 
 @asynccontextmanager
-async def serving(app: ASGIApp) -> AsyncIterator[int]:
+async def serving(app: ASGIApp, http: type[Connection] = Connection) -> AsyncIterator[int]:
     """The port the app answers on."""
     config = uvicorn.Config(
-        app, port=0, http=Connection, log_config=None, access_log=False, timeout_graceful_shutdown=2
+        app, port=0, http=http, ws="none", log_config=None, access_log=False, timeout_graceful_shutdown=2
     )
     server = _QuietServer(config)
     task = asyncio.create_task(server.serve())
@@ -49,7 +49,8 @@ async def serving(app: ASGIApp) -> AsyncIterator[int]:
 
 @asynccontextmanager
 async def serving_world(world: World) -> AsyncIterator[int]:
-    async with followed(world), serving(create_app(world.settings, world.services)) as port:
+    app, http = create_app(world.settings, world.services), connection_class(world.settings)
+    async with followed(world), serving(app, http) as port:
         yield port
 
 

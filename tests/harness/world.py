@@ -18,8 +18,9 @@ from gateway.adapters.memory.catalog import MemoryCatalog
 from gateway.adapters.memory.models import FixedEmbedder, Gate, ScriptedModel
 from gateway.adapters.memory.objects import MemoryObjects
 from gateway.adapters.memory.vectors import MemoryVectors
-from gateway.admission.quota import LocalQuota, Quota
+from gateway.admission.quota import Quota
 from gateway.bootstrap.composition import Parts, compose
+from gateway.bootstrap.quota import local_quota
 from gateway.ingest.building import build_document
 from gateway.ingest.catalog import ImportRequest, NewDocument
 from gateway.ingest.document import BuiltDocument
@@ -28,6 +29,7 @@ from gateway.ingest.worker import Worker
 from gateway.release.model import RetrievalConfig
 from gateway.retrieval.chunk import stable_hash
 from gateway.settings import Settings
+from gateway.stream.hints import ChangeHints
 from gateway.stream.registry import SessionRegistry
 from gateway.web.services import Services
 
@@ -129,7 +131,7 @@ def twins(settings: Settings, embedder: Any = None) -> Ground:
         offline_embedder=FixedEmbedder(),
         parser=DirectParser(),
         config=OPEN_GATE,
-        quota=LocalQuota(settings.quota_concurrency),
+        quota=local_quota(settings),
         tokens=_KEY.verifier(settings.token_audience, settings.token_leeway_s),
         pepper=_PEPPER,
         sign=functools.partial(_KEY.sign, audience=settings.token_audience),
@@ -145,12 +147,15 @@ class World:
         self,
         *,
         model: Any = None,
+        second_model: Any = None,
+        moderator: Any = None,
         embedder: Any = None,
         config: RetrievalConfig | None = None,
         holds: Mapping[str, Hold] | None = None,
         principals: PrincipalSource | None = None,
         recheck: Recheck | None = None,
         ground: Ground | None = None,
+        hints: Sequence[ChangeHints] = (),
         **settings: Any,
     ) -> None:
         self.settings = Settings(**{"data_dir": Path("unused"), **settings})
@@ -174,11 +179,14 @@ class World:
             offline_embedder=ground.offline_embedder,
             parser=ground.parser,
             model=self.model,
+            second_model=second_model,
+            moderator=moderator,
             config=config or ground.config,
             quota=ground.quota,
             checks={},
             principals=principals,
             recheck=recheck,
+            hints=tuple(hints),
         )
         self.services: Services = compose(self.settings, parts, registry=self.registry)[0]
         quiet = replace(parts, catalog=self.catalog, vectors=self.vectors, objects=self.objects)

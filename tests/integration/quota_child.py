@@ -4,11 +4,13 @@ import asyncio
 import sys
 
 from gateway.adapters.redis.quota import RedisQuota
-from gateway.admission.quota import ReservationKey
+from gateway.adapters.redis.terms import QuotaTerms
+from gateway.admission.quota import QuotaLimits, ReservationKey
 
 
 async def hold(url: str, limit: int, lease_s: float, places: int) -> None:
-    quota = RedisQuota(url, limit, lease_s, cap_ms=10_000)
+    terms = QuotaTerms(tenant=QuotaLimits(limit), lease_s=lease_s, total_cap_s=0)
+    quota = RedisQuota(url, terms, "child", cap_ms=10_000)
     for number in range(places):
         await quota.reserve(ReservationKey(f"child-{number}", 1, "m"), "acme", "m", 1)
     sys.stdout.write("holding\n")

@@ -8,7 +8,9 @@ import asyncpg
 import pytest
 
 from gateway.adapters.redis.quota import RedisQuota
+from gateway.adapters.redis.terms import QuotaTerms
 from gateway.adapters.sql.catalog import open_postgres
+from gateway.admission.quota import QuotaLimits
 from gateway.bootstrap.migrating import migrate_parts
 from gateway.errors import ConfigurationError, GatewayError, QuotaUnavailable
 from tests.contract.catalog_world import Clock, World, upload
@@ -192,7 +194,8 @@ async def test_only_a_new_installation_opens_its_redis(installed: Installation) 
     another = installed.servers.redis.fresh()
     said = await migrated({**installed.owner, "GATEWAY_REDIS_URL": another})
     assert said[-1].endswith(", left as it is")
-    quota = RedisQuota(another, 1, 60, 2000)
+    terms = QuotaTerms(tenant=QuotaLimits(1), lease_s=60, total_cap_s=60)
+    quota = RedisQuota(another, terms, "a test", 2000)
     try:
         with pytest.raises(QuotaUnavailable):
             await quota.ping()

@@ -1,13 +1,10 @@
 """The shared quota when processes die and Redis is down, hung, emptied, replaced or loses a reply."""
 
 import asyncio
-import random
 import subprocess
 import sys
-import time
 import traceback
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import anyio
@@ -15,67 +12,25 @@ import pytest
 from redis.asyncio import Redis
 
 from gateway.adapters.redis.quota import RedisQuota
-from gateway.admission.quota import QuotaLease, ReservationKey
 from gateway.errors import ConfigurationError, QuotaExceeded, QuotaUnavailable
 from tests.harness.process import eventually
 from tests.harness.proxy import proxy_to
 from tests.harness.redis_server import RedisServer, redis_server
+from tests.integration.quota_world import (
+    PATIENCE_S,
+    another_server,
+    crash,
+    failing_closed,
+    flush,
+    quota_at,
+    raw,
+    reserve,
+    reserve_soon,
+    terms,
+    until_parted,
+)
 
-PATIENCE_S = 30
-#: never reached by a test: what comes back sooner has been given back
-LONG_S = 600
-CAP_MS = 2000
 SECRET = "the-redis-password"
-
-
-@asynccontextmanager
-async def quota_at(
-    url: str, limit: int = 1, lease_s: float = LONG_S, cap_ms: int = CAP_MS, *, opened: bool = True
-) -> AsyncIterator[RedisQuota]:
-    """One process's view of the quota; ``opened`` spares it the wait of a new installation."""
-    if opened:
-        async with quota_at(url, cap_ms=10_000, opened=False) as patient:
-            await patient.start_incarnation()
-    quota = RedisQuota(url, limit, lease_s, cap_ms)
-    try:
-        yield quota
-    finally:
-        await quota.aclose()
-
-
-@asynccontextmanager
-async def raw(url: str) -> AsyncIterator[Redis]:
-    """An operator's client."""
-    client: Redis = Redis.from_url(url, decode_responses=True)
-    try:
-        yield client
-    finally:
-        await client.aclose()
-
-
-async def reserve(quota: RedisQuota, name: str) -> QuotaLease:
-    return await quota.reserve(ReservationKey(name, 1, "m"), "acme", "m", 1)
-
-
-async def reserve_soon(quota: RedisQuota, name: str) -> QuotaLease:
-    """Asks until there is a place."""
-
-    async def look() -> QuotaLease | None:
-        try:
-            return await reserve(quota, name)
-        except (QuotaExceeded, QuotaUnavailable):
-            return None
-
-    found = await eventually(look, PATIENCE_S)
-    assert found is not None
-    return found
-
-
-@contextmanager
-def failing_closed() -> Iterator[None]:
-    """The block is answered with QuotaUnavailable, in time."""
-    with anyio.fail_after(PATIENCE_S), pytest.raises(QuotaUnavailable):
-        yield
 
 
 # -- processes --------------------------------------------------------------------------------------
@@ -84,7 +39,7 @@ def failing_closed() -> Iterator[None]:
 async def test_processes_share_one_limit(redis: RedisServer) -> None:
     """What one gives back, soon after, the other may take; nothing more."""
     url = redis.fresh()
-    async with quota_at(url, 2) as one, quota_at(url, 2) as other:
+    async with quota_at(url, terms(2)) as one, quota_at(url, terms(2)) as other:
         first = await reserve(one, "r1")
         await reserve(other, "r2")
         for quota in (one, other):
@@ -97,11 +52,11 @@ async def test_processes_share_one_limit(redis: RedisServer) -> None:
 
 
 async def test_the_places_of_a_killed_process_come_back(redis: RedisServer) -> None:
-    """When their leases run out: nobody gave them back."""
-    url, lease_s = redis.fresh(), 3.0
-    async with quota_at(url, 2, lease_s) as quota:
+    """When their leases run out, all but the part that it might be using by itself; not before."""
+    url, told = redis.fresh(), terms(2, lease_s=1.0)
+    async with quota_at(url, told) as quota:
         child = subprocess.Popen(
-            [sys.executable, "-m", "tests.integration.quota_child", url, "2", str(lease_s), "2"],
+            [sys.executable, "-m", "tests.integration.quota_child", url, "2", "1.0", "2"],
             stdout=subprocess.PIPE,
         )
         with child:
@@ -112,36 +67,52 @@ async def test_the_places_of_a_killed_process_come_back(redis: RedisServer) -> N
                     await reserve(quota, "r1")
             finally:
                 child.kill()
-        for name in ("r1", "r2"):
-            await reserve_soon(quota, name)
+        await reserve_soon(quota, "r1")
 
 
 async def test_closing_gives_back_what_was_released(redis: RedisServer) -> None:
     """A process that ends in order leaves no lease behind."""
     url = redis.fresh()
-    async with quota_at(url, 3) as one:
+    async with quota_at(url, terms(3)) as one:
         for name in ("r1", "r2", "r3"):
             (await reserve(one, name)).release()
-    async with quota_at(url, 3) as other:
+    async with quota_at(url, terms(3)) as other:
         for name in ("r1", "r2", "r3"):
             await reserve(other, f"other-{name}")
 
 
-async def test_a_lease_runs_out_although_others_go_on(redis: RedisServer) -> None:
-    """Each by itself: a busy tenant gets a lost place back, too."""
-    async with quota_at(redis.fresh(), 2, 0.5) as quota:
-        await reserve(quota, "lost")
-        await reserve(quota, "busy")
+async def test_a_lease_lives_as_long_as_its_call(redis: RedisServer) -> None:
+    """It is renewed: one of a quarter of a second outlasts a whole one, and then comes back."""
+    url, told = redis.fresh(), terms(2, lease_s=0.25)
+    async with quota_at(url, told) as one, quota_at(url, told) as other:
+        lost: list[str] = []
+        first = await reserve(one, "r1", lambda: lost.append("r1"))
+        await reserve(one, "r2", lambda: lost.append("r2"))
+        with anyio.move_on_after(1.0):
+            while True:
+                with pytest.raises(QuotaExceeded):
+                    await reserve(other, "new")
+                await anyio.sleep(0.01)
+        assert lost == []
+        first.release()
+        await reserve_soon(other, "new")
 
-        async def look() -> bool:
-            await reserve(quota, "busy")  # again, so that it goes on
-            try:
-                await reserve(quota, "new")
-            except QuotaExceeded:
-                return False
-            return True
 
-        assert await eventually(look, PATIENCE_S)
+async def test_a_crashed_process_loses_only_its_own_leases(redis: RedisServer) -> None:
+    """Others go on renewing theirs of the same tenant; a successor of its name takes its place."""
+    url, told = redis.fresh(), terms(2, lease_s=0.3)
+    async with quota_at(url, told, "crashing") as crashing, quota_at(url, told) as other, raw(url) as client:
+        await reserve(other, "busy")
+        await reserve(crashing, "gone")
+        await until_parted(client, 2)
+        await crash(crashing)
+        async with quota_at(url, told, "crashing") as successor:
+            lease = await reserve_soon(successor, "new")
+            with pytest.raises(QuotaExceeded):
+                await reserve(other, "one more")
+            await until_parted(client, 2)
+            lease.release()
+            await reserve_soon(other, "another")
 
 
 async def test_a_release_that_was_not_heard_is_repeated(redis: RedisServer) -> None:
@@ -164,7 +135,7 @@ async def test_a_release_that_was_not_heard_is_repeated(redis: RedisServer) -> N
 async def test_a_hung_redis_fails_closed_and_leaves_no_ghosts(redis: RedisServer) -> None:
     """What it finds in its sockets when it wakes up takes nobody's place for long."""
     url = redis.fresh()
-    async with quota_at(url, 2, cap_ms=500) as quota:
+    async with quota_at(url, terms(2), cap_ms=500) as quota:
         (await reserve(quota, "before")).release()
         redis.pause()
         try:
@@ -181,8 +152,8 @@ async def test_a_hung_redis_fails_closed_and_leaves_no_ghosts(redis: RedisServer
 
 async def test_a_redis_that_is_down_fails_closed_and_is_used_again(redis: RedisServer) -> None:
     """Without a restart of ours; the one that came back is empty, so it is closed for a lease time first."""
-    async with quota_at(redis.fresh(), lease_s=0.5) as quota:
-        await reserve(quota, "before")
+    async with quota_at(redis.fresh(), terms(lease_s=0.5)) as quota:
+        running = await reserve(quota, "before")
         redis.stop()
         try:
             with failing_closed():
@@ -193,6 +164,7 @@ async def test_a_redis_that_is_down_fails_closed_and_is_used_again(redis: RedisS
             redis.start()
         with failing_closed():
             await reserve(quota, "closed")
+        running.release()
         await reserve_soon(quota, "after")
         await quota.ping()
 
@@ -239,17 +211,9 @@ async def test_a_reservation_that_arrives_after_its_release_takes_no_place(redis
 # -- a Redis that forgot ----------------------------------------------------------------------------
 
 
-async def flush(client: Redis) -> None:
-    await client.flushdb()
-
-
-async def another_server(client: Redis) -> None:
-    await client.hset("qa-gateway:{quota}:incarnation", "server", "0" * 40)
-
-
 async def test_a_new_redis_is_closed_for_one_lease_time(redis: RedisServer) -> None:
     """It looks like one that has forgotten everything."""
-    async with quota_at(redis.fresh(), lease_s=0.5, opened=False) as quota:
+    async with quota_at(redis.fresh(), terms(lease_s=0.5), opened=False) as quota:
         with pytest.raises(QuotaUnavailable) as caught:
             await reserve(quota, "r1")
         assert 0 < (caught.value.retry_after_ms or 0) <= 500
@@ -277,7 +241,8 @@ async def test_lost_leases_close_the_quota_for_every_process(
 ) -> None:
     """Until the calls they stood for must have ended; then it opens by itself."""
     url = redis.fresh()
-    async with quota_at(url, lease_s=1.0) as one, quota_at(url, lease_s=1.0) as other, raw(url) as client:
+    told = terms(lease_s=1.0)
+    async with quota_at(url, told) as one, quota_at(url, told) as other, raw(url) as client:
         running = await reserve(one, "running")
         await forget(client)
         for quota in (one, other):
@@ -346,66 +311,5 @@ async def test_denied_access_is_said_and_no_secret_is(redis: RedisServer) -> Non
 def test_a_url_that_means_nothing_is_refused_and_not_repeated(url: str) -> None:
     """At the start, before anything is asked."""
     with pytest.raises(ConfigurationError) as caught:
-        RedisQuota(url, 1, 1, 1)
+        RedisQuota(url, terms(), "p", 1)
     assert SECRET not in "".join(traceback.format_exception(caught.value))
-
-
-# -- everything at once -----------------------------------------------------------------------------
-
-
-async def test_never_more_calls_than_the_limit(redis: RedisServer) -> None:
-    """Two processes full of callers, while Redis hangs, forgets, and connections break."""
-    rng, limit, lease_s = random.Random(7), 3, 1.0
-    url = redis.fresh()
-    running: list[float] = []
-    most = answered = 0
-
-    async def call(quota: RedisQuota, name: str) -> None:
-        nonlocal most, answered
-        try:
-            lease = await reserve(quota, name)
-        except (QuotaExceeded, QuotaUnavailable):
-            await anyio.sleep(0.005)
-            return
-        answered += 1
-        started = time.monotonic()
-        running.append(started)
-        most = max(most, len(running))
-        await anyio.sleep(rng.uniform(0, 0.02))
-        running.remove(started)
-        lease.release()
-
-    async def caller(quota: RedisQuota, name: str) -> None:
-        number = 0
-        while True:
-            await call(quota, f"{name}-{number}")
-            number += 1
-
-    async with proxy_to(redis.port) as proxy, raw(url) as client:
-        through = redis.through(proxy.port, url)
-        async with quota_at(url, limit, lease_s, 300) as one, quota_at(through, limit, lease_s, 300) as other:
-            async with anyio.create_task_group() as tasks:
-                for number in range(6):
-                    tasks.start_soon(caller, one, f"one-{number}")
-                    tasks.start_soon(caller, other, f"other-{number}")
-
-                async def goes_on() -> None:
-                    until = answered + 20
-
-                    async def look() -> bool:
-                        return answered >= until
-
-                    await eventually(look, PATIENCE_S)
-
-                for _ in range(2):
-                    await goes_on()
-                    await proxy.cut()
-                    await client.script_flush()
-                    await goes_on()
-                    redis.pause()
-                    await anyio.sleep(0.2)
-                    redis.resume()
-                await client.flushdb()
-                await goes_on()
-                tasks.cancel_scope.cancel()
-    assert most == limit

@@ -6,6 +6,7 @@ import signal
 import stat
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import anyio
 import psutil
@@ -189,7 +190,11 @@ async def test_a_reader_that_stops_loses_its_connection(tmp_path: Path) -> None:
                     ]
 
                 await eventually(dropped, within_s=20)
-            assert gateway.log("answer.ended")[-1]["close_reason"] == "slow_reader"
+
+            async def told() -> list[dict[str, Any]]:
+                return gateway.log("answer.ended")
+
+            assert (await eventually(told))[-1]["close_reason"] == "slow_reader"
             assert await gateway.stop() == 0
             assert "Traceback" not in gateway.stderr
 

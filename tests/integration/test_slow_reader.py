@@ -7,19 +7,19 @@ from contextlib import asynccontextmanager
 
 import anyio
 import anyio.lowlevel
-import psutil
 import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gateway.adapters.memory.models import ScriptedModel
+from gateway.adapters.memory.models import Gate, ScriptedModel
 from gateway.app import create_app
 from gateway.errors import PrincipalRevoked
 from gateway.stream.protocol import Revoked
 from gateway.stream.session import CloseReason, Session
-from tests.harness.process import eventually
+from gateway.web.connection import KERNEL_BYTES, Connection, ConnectionLimits
 from tests.harness.serving import followed, serving, serving_world
 from tests.harness.wire import Wire, connected
 from tests.harness.world import World
+from tests.integration.raw_client import dropped, head, raw, silent
 
 TEXT = {"limits.md": "# Limits\n\nThe upload limit is 42 megabytes for every member of staff.\n"}
 QUESTION = "What is the upload limit?"
@@ -28,6 +28,8 @@ PIECE_BYTES = 65_536
 PIECES = 400
 #: both kernels' buffers, the connection's one event and the session's own buffer, generously
 MOST_UNDER_WAY = 16
+#: of a client with a receive buffer of 4096, which Linux doubles and then rounds in units of segments
+CLIENT_KERNEL_BYTES = 16_384
 
 
 @pytest.fixture
@@ -55,19 +57,6 @@ async def blocked(model: ScriptedModel) -> None:
         await anyio.lowlevel.checkpoint()
         still = still + 1 if model.produced == seen and seen > 0 else 0
         seen = model.produced
-
-
-async def dropped(port: int) -> None:
-    """Returns once the server has closed every connection that it took on its port."""
-
-    async def look() -> bool:
-        return not [
-            one
-            for one in psutil.Process().net_connections()
-            if one.laddr.port == port and one.status != psutil.CONN_LISTEN
-        ]
-
-    await eventually(look, within_s=PATIENCE_S)
 
 
 async def read_rest(wire: Wire) -> int:
@@ -124,3 +113,115 @@ def without_extensions(app: ASGIApp) -> ASGIApp:
         await app(scope, receive, send)
 
     return plain
+
+
+# -- how much is on its way, and what becomes of it ----------------------------------------------------
+
+SMALL_BYTES = 1000
+
+
+async def test_little_is_made_for_a_reader_that_never_reads() -> None:
+    """As much as the docstring of the stream says: three times the channel's limit and a piece, and what
+    both kernels hold.
+    """
+    world = World(model=ScriptedModel(["x" * SMALL_BYTES] * 2000), total_cap_ms=60_000, send_timeout_s=60)
+    await world.learn(TEXT)
+    limit = 3 * (world.settings.session_buffer_bytes + SMALL_BYTES) + 2 * KERNEL_BYTES + CLIENT_KERNEL_BYTES
+    with anyio.fail_after(2 * PATIENCE_S):
+        async with serving_world(world) as port:
+            async with silent(port) as client:
+                await client.send(question(world))
+                await world.registry.arrived.wait()
+                await blocked(world.model)
+                assert 2 * world.settings.session_buffer_bytes < world.model.produced * SMALL_BYTES <= limit
+            await world.registry.idle()
+
+
+async def test_what_the_kernel_holds_of_a_revoked_answer_is_dropped() -> None:
+    """All of it had left this process, unread; nothing more than the client's own kernel has arrives."""
+    gate = Gate()
+    model = ScriptedModel(["x" * SMALL_BYTES] * 40, hold={40: gate})
+    world = World(model=model, total_cap_ms=60_000)
+    await world.learn(TEXT)
+    with anyio.fail_after(2 * PATIENCE_S):
+        async with serving_world(world) as port, silent(port) as client:
+            await client.send(question(world))
+            await gate.reached.wait()
+            await blocked(model)
+            (session,) = world.registry.of_tenant("acme")
+            assert session.revoke(Revoked("leaked", time.time()), PrincipalRevoked(), time.monotonic())
+            await world.registry.idle()
+            await dropped(port)
+            with pytest.raises(ConnectionResetError):
+                await client.rest()
+            assert client.taken <= CLIENT_KERNEL_BYTES < 40 * SMALL_BYTES
+    assert stops(world) == 1
+    world.assert_nothing_held()
+
+
+def question(world: World) -> bytes:
+    body = b'{"question": "%b"}' % QUESTION.encode()
+    lines = (f"Authorization: Bearer {world.token()}", "Content-Type: application/json")
+    return head("POST", "/v1/answers", *lines, f"Content-Length: {len(body)}") + body
+
+
+async def test_a_reader_that_reads_hears_of_the_revocation_and_keeps_its_connection() -> None:
+    """The cut is for those who don't: the last event has reached the client before the answer ends."""
+    gate = Gate()
+    world = World(model=ScriptedModel(["The limit ", "is 42 [1]."], hold={1: gate}))
+    await world.learn(TEXT)
+    with anyio.fail_after(PATIENCE_S):
+        async with serving_world(world) as port, connected(port) as wire:
+            await wire.ask(world.token(), QUESTION)
+            await gate.reached.wait()
+            (session,) = world.registry.of_tenant("acme")
+            assert session.revoke(Revoked("user", time.time()), PrincipalRevoked(), time.monotonic())
+            assert (await wire.all_events())[-1].name == "revoked"
+            await wire.send("GET", "/healthz")
+            assert (await wire.read_head()).status == 200
+    assert stops(world) == 1
+
+
+def stops(world: World) -> float:
+    """How many stops were measured."""
+    count = world.services.metrics.registry.get_sample_value("gateway_revocation_stop_seconds_count")
+    return count or 0.0
+
+
+async def test_an_answer_in_one_piece_that_nobody_reads_is_cut_off_too() -> None:
+    """No send of the app waits for it: the connection itself does, in the name of every response."""
+
+    class Hurried(Connection):
+        limits = ConnectionLimits(send_timeout_s=0.3)
+
+    with anyio.fail_after(PATIENCE_S):
+        async with serving(large_page, Hurried) as port, raw(port, receive_buffer=4096) as client:
+            await client.send(head("GET", "/"))
+            await client.head()
+            await dropped(port)
+
+
+async def test_a_reader_that_is_slow_but_reads_gets_the_whole_of_a_large_answer() -> None:
+    """What counts is that enough of it goes within each time limit, not how long it takes in all."""
+
+    class Hurried(Connection):
+        limits = ConnectionLimits(send_timeout_s=0.2)
+
+    with anyio.fail_after(PATIENCE_S):
+        async with serving(large_page, Hurried) as port, raw(port, receive_buffer=65_536) as client:
+            await client.send(head("GET", "/"))
+            await client.head()
+            for _ in range(8):
+                assert len(await client.take(LARGE_BYTES // 8)) == LARGE_BYTES // 8
+                await anyio.sleep(0.1)  # the reader's pace: longer in all than the limit
+
+
+LARGE_BYTES = 4 * 1024 * 1024
+
+
+async def large_page(scope: Scope, receive: Receive, send: Send) -> None:
+    """One response in one message."""
+    if scope["type"] == "http":
+        length = str(LARGE_BYTES).encode()
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", length)]})
+        await send({"type": "http.response.body", "body": b"x" * LARGE_BYTES})

@@ -114,9 +114,9 @@ def verifier(catalog: MemoryCatalog, now: float = NOW) -> ApiKeyVerifier:
 async def test_a_key_acts_as_itself() -> None:
     """Under its own subject, in its maker's tenant, with the rights it was given."""
     catalog = MemoryCatalog()
-    _, credential = await kept(catalog)
+    key, credential = await kept(catalog)
     assert await verifier(catalog).verify(credential) == Principal(
-        "acme", "apikey:ci", frozenset({"staff"}), frozenset({"ask"}), NOW + 60, owner="ann"
+        "acme", "apikey:ci", frozenset({"staff"}), frozenset({"ask"}), NOW + 60, "ann", key.key_id
     )
 
 

@@ -51,6 +51,10 @@ def test_several_processes_need_what_they_share(name: str) -> None:
         ({"oidc_audience": None}, "OIDC_AUDIENCE"),
         ({"embedding_base_url": "http://e", "embedding_dimension": 8}, "EMBEDDING_NAME"),
         ({"embedding_base_url": "http://e", "embedding_name": "m"}, "EMBEDDING_DIMENSION"),
+        ({"model_base_url": "http://m", "fallback_model_base_url": "http://f"}, "FALLBACK_MODEL_NAME"),
+        ({"fallback_model_base_url": "http://f", "fallback_model_name": "f"}, "MODEL_BASE_URL"),
+        ({"moderation": "segmented"}, "MODERATION_BASE_URL or GATEWAY_MODERATION_PHRASES"),
+        ({"moderation": "buffered"}, "MODERATION_BASE_URL or GATEWAY_MODERATION_PHRASES"),
     ],
 )
 def test_settings_that_belong_together(given: dict[str, object], missing: str) -> None:

@@ -53,6 +53,7 @@ CASES: dict[errors.GatewayError, int] = {
     errors.IdentityUnavailable(DETAIL): 503,
     errors.QuotaUnavailable(DETAIL): 503,
     errors.RevocationFeedStale(DETAIL): 503,
+    errors.ModerationUnavailable(DETAIL): 503,
     errors.AnswerBlocked(DETAIL): 403,
     errors.ReleaseUnresolved(DETAIL): 503,
     errors.EmbeddingSpaceMismatch(DETAIL): 503,
@@ -113,6 +114,19 @@ def test_retry_after_is_in_whole_seconds_rounded_up(milliseconds: int | None, se
     """A client that waits that long isn't too early."""
     response = ProblemResponse(errors.RateLimited(retry_after_ms=milliseconds))
     assert response.headers["retry-after"] == str(seconds)
+
+
+def test_a_spent_budget_is_told_in_the_fields_of_the_draft() -> None:
+    """RateLimit-Policy and RateLimit beside Retry-After; one without a window is a number of places."""
+    minute = errors.SpentBudget("requests", limit=600, window_s=60, remaining=0, reset_s=2)
+    headers = ProblemResponse(errors.RateLimited(retry_after_ms=1500, budget=minute)).headers
+    assert headers["retry-after"] == "2"
+    assert headers["ratelimit-policy"] == '"requests";q=600;w=60'
+    assert headers["ratelimit"] == '"requests";r=0;t=2'
+    places = errors.SpentBudget("tenant-calls", limit=8, window_s=0, remaining=0, reset_s=1)
+    headers = ProblemResponse(errors.QuotaExceeded(budget=places)).headers
+    assert headers["ratelimit-policy"] == '"tenant-calls";q=8;qu="concurrent-requests"'
+    assert "ratelimit" not in ProblemResponse(errors.QuotaExceeded()).headers
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,15 @@ class ApiKeyVerifier:
         expires_at = _NEVER if key.expires_at is None else key.expires_at
         if expires_at <= self._clock():
             raise TokenExpired()
-        return Principal(key.tenant, key.subject, key.groups, key.scopes, expires_at, owner=key.created_by)
+        return Principal(
+            key.tenant,
+            key.subject,
+            key.groups,
+            key.scopes,
+            expires_at,
+            owner=key.created_by,
+            key_id=key.key_id,
+        )
 
 
 class Verifiers:

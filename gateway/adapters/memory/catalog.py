@@ -5,14 +5,15 @@ from dataclasses import replace
 
 from gateway.adapters.memory.catalog_access import AccessRows
 from gateway.adapters.memory.catalog_api_keys import ApiKeyRows
+from gateway.adapters.memory.catalog_orders import OrderRows
 from gateway.adapters.memory.catalog_releases import ReleaseRows
 from gateway.adapters.memory.catalog_tasks import TaskRows
 from gateway.adapters.memory.catalog_versions import VersionRows
 from gateway.observe.audit import AuditRecord
 
 
-class MemoryCatalog(AccessRows, TaskRows, VersionRows, ReleaseRows, ApiKeyRows):
-    """Access, tasks, versions, releases, revocations, API keys, audit and lexicon in dicts.
+class MemoryCatalog(AccessRows, TaskRows, VersionRows, ReleaseRows, OrderRows, ApiKeyRows):
+    """Access, tasks, versions, releases, revocations, orders, API keys, audit and lexicon in dicts.
 
     ``MemoryCatalog(clock)``: the clock gives seconds since the epoch. Each method runs without a
     pause, so each is a transaction. Nothing is kept when the process ends.

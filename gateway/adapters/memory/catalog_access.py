@@ -83,9 +83,16 @@ class AccessRows(CatalogRows):
         self._revocations[made.revocation_id] = made
         return made
 
-    async def revocations_since(self, tenant: str, epoch: int) -> RevocationNews:
+    async def revocations_since(
+        self, tenant: str, epoch: int, documents: Collection[str] = ()
+    ) -> RevocationNews:
         records = [r for r in self._revocations.values() if r.tenant == tenant and r.lifted_at is None]
-        return RevocationNews(self._clock(), tuple(r for r in records if r.revocation_epoch > epoch))
+        known = (self._document(tenant, document_id) for document_id in documents)
+        return RevocationNews(
+            self._clock(),
+            tuple(r for r in records if r.revocation_epoch > epoch),
+            {d.document_id: d.deleted_at for d in known if d is not None and d.deleted_at is not None},
+        )
 
     async def list_revocations(self, tenant: str) -> list[RevocationRecord]:
         """Newest first, lifted ones too."""

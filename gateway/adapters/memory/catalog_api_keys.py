@@ -33,5 +33,6 @@ class ApiKeyRows(CatalogRows):
         if key is None or key.tenant != tenant:
             raise NotFound()
         if key.revoked_at is None:
+            self._bump_epoch(tenant)
             key = self._api_keys[key_id] = replace(key, revoked_at=self._clock())
         return key

@@ -76,8 +76,12 @@ class DocumentRow:
     acl: Acl
     acl_class: int
     created_at: float
-    deleted: bool = False
+    deleted_at: float | None = None
     versions: list[VersionRow] = field(default_factory=list)
+
+    @property
+    def deleted(self) -> bool:
+        return self.deleted_at is not None
 
 
 @dataclass(slots=True)

@@ -96,7 +96,7 @@ class TaskRows(CatalogRows):
         document.acl, document.acl_class = new.acl, acl_class
         if not document.deleted and standing is not None and standing.fingerprint == fingerprint(new):
             return standing
-        document.deleted = False
+        document.deleted_at = None
         version = VersionRow(DocumentRef(document_id, len(document.versions) + 1), new, acl_class)
         document.versions.append(version)
         return version

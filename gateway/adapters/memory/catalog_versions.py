@@ -89,7 +89,7 @@ class VersionRows(CatalogRows):
         document = self._document(tenant, document_id)
         if document is None or document.deleted:
             return False
-        document.deleted = True
+        document.deleted_at = self._clock()
         # A later import under the same source must not bring the deleted versions back.
         for version in document.versions:
             version.withdrawn = True

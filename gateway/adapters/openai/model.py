@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import TypeVar, cast
@@ -26,6 +26,7 @@ from gateway.adapters.openai.client import (
 )
 from gateway.adapters.openai.patience import Patience
 from gateway.adapters.openai.sse import SseDecoder
+from gateway.answer.fault import ModelRefused, ModelThrottled, ModelUnreached
 from gateway.answer.model import ModelPiece
 from gateway.answer.prompt import Prompt
 from gateway.context import Deadline
@@ -34,6 +35,11 @@ from gateway.errors import DeadlineExceeded, UpstreamFailed
 T = TypeVar("T")
 
 _DRAIN_S = 0.05
+#: only the transport's own errors tell: the layers above it make a timeout of connecting also of a connection
+#: that breaks after the request has left
+_NO_CONNECTION = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
+#: request timeout, conflict, too early: the only ones below 500 besides 429 that may pass
+_PASSING = frozenset({408, 409, 425})
 
 # all that the transport raises: openai's adapter maps aiohttp's errors to httpx2's, but not every one of them
 _TRANSPORT_ERRORS: tuple[type[Exception], ...] = (
@@ -289,11 +295,21 @@ class _Call(AsyncIterator[ModelPiece]):
 def _failure(error: Exception) -> UpstreamFailed:
     """Says what kind of failure it was, and nothing that the upstream wrote."""
     if isinstance(error, openai.APIStatusError):
-        status = error.status_code
-        wait_ms = retry_after_ms(error.response.headers) if status in {429, 503} else None
-        return UpstreamFailed(f"the answer model answered with HTTP status {status}", retry_after_ms=wait_ms)
-    if isinstance(error, openai.APITimeoutError):
-        return UpstreamFailed("no connection to the answer model in time")
-    if isinstance(error, openai.APIConnectionError):
-        return UpstreamFailed("no connection to the answer model")
+        return _refusal(error.status_code, retry_after_ms(error.response.headers))
+    if any(isinstance(cause, _NO_CONNECTION) for cause in _causes(error)):
+        return ModelUnreached("no connection to the answer model")
     return UpstreamFailed("the connection to the answer model broke")
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _refusal(status: int, wait_ms: int | None) -> UpstreamFailed:
+    """A redirect is one too: it won't be followed the next time either."""
+    says = f"the answer model answered with HTTP status {status}"
+    if status in {429, 503}:
+        return ModelThrottled(says, retry_after_ms=wait_ms)
+    return UpstreamFailed(says) if status >= 500 or status in _PASSING else ModelRefused(says)

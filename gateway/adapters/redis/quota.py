@@ -1,201 +1,74 @@
-"""RedisQuota: running calls a tenant and model, counted over all processes by leases in Redis.
+"""RedisQuota: what tenants and models may use over all processes, counted by leases in Redis.
 
-Each step is one script, repeats change nothing, and all times are Redis' own. Redis doesn't promise
-to keep what it was told: a restart, a failover or a flush may take leases of running calls away. So an
-incarnation names the server that has heard of every lease; when it is gone, or names another server,
-nobody starts a call until every lease that may have been lost has run out.
+Redis doesn't promise to keep what it was told: a restart, a failover or a flush may take leases of running
+calls away. So an incarnation names the server that has heard of every lease; when it is gone, or names
+another server, nobody starts a call until every call that may have been lost is over. Nor does it promise
+to be there: a process that can't reach it goes on within its part, which Redis withholds from the others.
 """
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from dataclasses import dataclass
-from itertools import islice
-from typing import Any, TypeVar
-from urllib.parse import quote
+from collections.abc import Callable
 
-from gateway.adapters.redis.connection import open_redis, redis_errors
+from gateway.adapters.redis.calls import NO_LEASE, Call, RunningCalls
+from gateway.adapters.redis.places import Place
+from gateway.adapters.redis.returns import Returns
+from gateway.adapters.redis.standing import Standing
+from gateway.adapters.redis.steps import QuotaServer, QuotaSteps, ReserveReply
+from gateway.adapters.redis.terms import QuotaTerms
 from gateway.admission.quota import QuotaLease, ReservationKey
+from gateway.admission.quota_ledger import Ledger
+from gateway.admission.quota_refusal import CALL_WAIT_MS, refusal
 from gateway.errors import QuotaExceeded, QuotaUnavailable
 
-T = TypeVar("T")
-
-#: one hash tag: the incarnation must live, and be lost, with the leases it speaks for
-_PREFIX = "qa-gateway:{quota}"
-_INCARNATION = f"{_PREFIX}:incarnation"
-
-#: places given back side by side
-_AT_ONCE = 8
-_AGAIN_S = 0.2
 _CLOSE_S = 1.0
-
-# KEYS: incarnation. ARGV: lease in ms. The replication id changes with every start and every promotion.
-_NOW = """
-local t = redis.call('TIME')
-local now = t[1] * 1000 + math.floor(t[2] / 1000)
-local server = string.match(redis.call('INFO', 'replication'), 'master_replid:(%x+)')
-"""
-_STANDING = (
-    _NOW
-    + """
-local known = redis.call('HMGET', KEYS[1], 'server', 'opens_ms')
-if known[1] ~= server then
-  known[2] = now + ARGV[1]
-  redis.call('HSET', KEYS[1], 'server', server, 'opens_ms', known[2])
-end
-if now < tonumber(known[2]) then return {'closed', known[2] - now} end
-"""
-)
-_LOOK = _STANDING + "return {'open', 0}"
-
-# KEYS: incarnation, leases, spent. ARGV: lease in ms, reservation, limit.
-_RESERVE = (
-    _STANDING
-    + """
-if redis.call('EXISTS', KEYS[3]) == 1 then return {'spent', 0} end
-redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now)
-if not redis.call('ZSCORE', KEYS[2], ARGV[2]) and redis.call('ZCARD', KEYS[2]) >= tonumber(ARGV[3]) then
-  return {'full', 0}
-end
-redis.call('ZADD', KEYS[2], now + ARGV[1], ARGV[2])
-redis.call('PEXPIRE', KEYS[2], ARGV[1])
-return {'held', 0}
-"""
-)
-
-# KEYS: leases, spent. ARGV: lease in ms, reservation. One that overtakes its reservation forbids it.
-_RELEASE = """
-if redis.call('ZREM', KEYS[1], ARGV[2]) == 0 then
-  redis.call('SET', KEYS[2], 1, 'PX', ARGV[1])
-end
-"""
-
-# KEYS: incarnation.
-_START = (
-    _NOW
-    + """
-if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
-redis.call('HSET', KEYS[1], 'server', server, 'opens_ms', 0)
-return 1
-"""
-)
-
-
-@dataclass(frozen=True, slots=True)
-class QuotaServer:
-    """The Redis behind a quota. ``evicts``: when its memory is full it drops keys, leases among them."""
-
-    version: str
-    evicts: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where one reservation lies in Redis; no two of them can be written alike."""
-
-    leases: str
-    reservation: str
-
-    @classmethod
-    def of(cls, key: ReservationKey, tenant: str, model: str) -> "_Place":
-        return cls(
-            f"{_PREFIX}:leases:{quote(tenant, safe='')}:{quote(model, safe='')}",
-            f"{quote(key.request_id, safe='')}:{key.attempt}:{quote(key.endpoint, safe='')}",
-        )
-
-    @property
-    def spent(self) -> str:
-        return f"{_PREFIX}:spent:{self.reservation}"
-
-
-class _Returns:
-    """Gives places back behind their holders' backs, again and again until Redis has heard it.
-
-    A place that can't be given back for a whole lease time has come back by itself.
-    """
-
-    def __init__(self, give_back: Callable[[_Place], Awaitable[object]], lease_s: float) -> None:
-        self._give_back = give_back
-        self._lease_s = lease_s
-        self._pending: dict[_Place, float] = {}
-        self._task: asyncio.Task[None] | None = None
-        self._closed = False
-
-    def add(self, place: _Place) -> None:
-        if self._closed:
-            return
-        self._pending[place] = time.monotonic() + self._lease_s
-        if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._run())
-
-    async def aclose(self, within_s: float) -> None:
-        self._closed = True
-        if self._task is not None:
-            await asyncio.wait({self._task}, timeout=within_s)
-            self._task.cancel()
-            await asyncio.wait({self._task})
-
-    async def _run(self) -> None:
-        while self._pending:
-            batch = list(islice(self._pending.items(), _AT_ONCE))
-            heard = await asyncio.gather(*(self._try(place, until) for place, until in batch))
-            for (place, until), done in zip(batch, heard, strict=True):
-                del self._pending[place]
-                if not done:  # behind the others: one that Redis refuses holds up none of them
-                    self._pending[place] = until
-            if not all(heard):
-                await asyncio.sleep(_AGAIN_S)
-
-    async def _try(self, place: _Place, until: float) -> bool:
-        """True when there is nothing left to do for this place."""
-        if time.monotonic() >= until:
-            return True
-        try:
-            await self._give_back(place)
-        except QuotaUnavailable:
-            return False
-        return True
+_NEVER = "never"
+_UNKNOWN = "unknown"
 
 
 class _RedisLease:
-    def __init__(self, returns: _Returns, place: _Place) -> None:
-        self._returns: _Returns | None = returns
-        self._place = place
+    def __init__(self, quota: "RedisQuota", call: Call) -> None:
+        self._quota = quota
+        self._call = call
 
     def settle(self, tokens: int | None) -> None:
-        """Gives the place back: tokens aren't counted yet."""
-        returns, self._returns = self._returns, None
-        if returns is not None:
-            returns.add(self._place)
+        self._quota.take_back(self._call, tokens)
 
     def release(self) -> None:
         self.settle(None)
 
 
 class RedisQuota:
-    """Quota over all processes that share a Redis. Fails closed: no answer, no call.
+    """Quota over all processes that share a Redis: one server, Sentinel or Cluster, as ``url`` says.
 
-    ``lease_s`` must be longer than the longest call, its closing included. Then a lease outlives its
-    call, nothing has to be renewed, and no call can run whose lease Redis has given to somebody else;
-    the price is that the places of a killed process come back only after ``lease_s``. ``cap_ms`` is
-    the longest a step keeps its caller. Redis must not evict keys (``maxmemory-policy noeviction``).
+    ``name`` must be this process' own, and stay the same when it is started again: it then takes the place
+    of its predecessor. ``cap_ms`` is the longest a step keeps its caller. Redis must not evict keys
+    (``maxmemory-policy noeviction``), and its clock must not be set back by more than a moment.
 
-    A Redis that never saw a gateway looks like one that forgot everything, so its first ``lease_s``
-    are closed; ``start_incarnation`` spares a new installation the wait.
+    A Redis that never saw a gateway looks like one that forgot everything, so it is closed at first;
+    ``start_incarnation`` spares a new installation the wait.
     """
 
-    def __init__(self, url: str, limit_per_tenant: int, lease_s: float, cap_ms: int) -> None:
+    def __init__(self, url: str, terms: QuotaTerms, name: str, cap_ms: int) -> None:
         """Raises ConfigurationError for a URL that means nothing."""
-        self._redis = open_redis(url, cap_ms)
-        self._limit = limit_per_tenant
-        self._lease_ms = round(lease_s * 1000)
-        self._cap_s = cap_ms / 1000
-        self._look = self._redis.register_script(_LOOK)
-        self._reserve = self._redis.register_script(_RESERVE)
-        self._release = self._redis.register_script(_RELEASE)
-        self._start = self._redis.register_script(_START)
-        self._steps: set[asyncio.Task[Any]] = set()
-        self._returns = _Returns(self._give_back, lease_s)
+        self._terms = terms
+        self._steps = QuotaSteps(url, terms, cap_ms)
+        self._standing = Standing(terms, name)
+        self._calls = RunningCalls()
+        self._ledger = Ledger(terms.window_s, time.monotonic)
+        self._returns = Returns(self._steps.settle, max(terms.lease_s, terms.window_s))
+        self._alone_at: float | None = None
+        self._beating: asyncio.Task[None] | None = None
+        self._loss: asyncio.TimerHandle | None = None
+        self._closing = asyncio.Event()
+
+    def start(self) -> None:
+        """Joins those that share the quota, and stays among them until ``aclose``. The first call does it
+        too, but a process that has joined before has its part when Redis is lost.
+        """
+        if not self._closing.is_set() and (self._beating is None or self._beating.done()):
+            self._beating = asyncio.create_task(self._keep_beating())
 
     async def reserve(
         self,
@@ -206,77 +79,166 @@ class RedisQuota:
         on_lost: Callable[[], None] = lambda: None,
     ) -> QuotaLease:
         """As the port says; raises QuotaUnavailable within the cap when Redis doesn't answer or is closed."""
-        place = _Place.of(key, tenant, model)
-        lease = _RedisLease(self._returns, place)
-        arguments = self._lease_ms, place.reservation, self._limit
-        try:
-            word, wait_ms = await self._within_cap(
-                self._asked(self._reserve, (_INCARNATION, place.leases, place.spent), arguments)
-            )
-        except BaseException:
-            lease.release()  # nobody knows whether it was taken
-            raise
-        _check_open(word, wait_ms)
-        if word == "full":
-            raise QuotaExceeded("too many running answers", retry_after_ms=1000)
-        if word == "spent":
-            raise QuotaUnavailable("this reservation has been given back already")
-        return lease
+        self.start()
+        place = Place.of(key, *self._terms.budgets(tenant, model))
+        call = self._calls.get(place)
+        if call is None:
+            self._check_name()
+            _check_unused(place not in self._returns)
+            if self._standing.is_alone(time.monotonic()):
+                call = self._take_alone(place, tokens, on_lost)
+            else:
+                call = await self._take_shared(place, tokens, on_lost)
+        return _RedisLease(self, call)
+
+    def take_back(self, call: Call, used: int | None) -> None:
+        """The call is over. Does nothing when it was before."""
+        if not self._calls.remove(call):
+            return
+        self._ledger.end(call.entry, used)
+        if call.is_known:
+            self._returns.add(call.place, _UNKNOWN if used is None else used)
 
     async def ping(self) -> None:
-        """Redis answers and is open, so that calls may start. Raises QuotaUnavailable."""
-        word, wait_ms = await self._within_cap(self._asked(self._look, (_INCARNATION,), (self._lease_ms,)))
-        _check_open(word, wait_ms)
+        """Calls may start: Redis is open, or this process goes on alone. Raises QuotaUnavailable."""
+        self._check_name()
+        if not self._standing.is_alone(time.monotonic()):
+            wait_ms = await self._steps.look()
+            _check_open(wait_ms == 0, wait_ms)
 
     async def server(self) -> QuotaServer:
         """Which Redis it is, open or not; changes nothing. Raises QuotaUnavailable."""
-        found = await self._within_cap(self._server())
-        return QuotaServer(found["redis_version"], found["maxmemory_policy"] != "noeviction")
-
-    async def _server(self) -> dict[str, Any]:
-        with redis_errors():
-            return {**await self._redis.info("server"), **await self._redis.info("memory")}
+        return await self._steps.server()
 
     async def start_incarnation(self) -> bool:
         """Opens a Redis without an incarnation at once; False when it has one, which then stays as it is.
 
         Only for a new installation: no gateway may be running a call. Raises QuotaUnavailable.
         """
-        return bool(await self._within_cap(self._asked(self._start, (_INCARNATION,), ())))
+        return await self._steps.start()
 
     async def aclose(self) -> None:
-        """Gives back what was released and closes the connections, within about a second each."""
+        """Gives back what was released, leaves the others and closes the connections, within about a second
+        each.
+        """
+        self._closing.set()
+        if self._loss is not None:
+            self._loss.cancel()
+        if self._beating is not None:
+            await self._end_beating(self._beating)
         await self._returns.aclose(_CLOSE_S)
-        if self._steps:
-            await asyncio.wait(self._steps, timeout=_CLOSE_S)
-        with redis_errors():
-            await self._redis.aclose()
+        if self._beating is not None:
+            with contextlib.suppress(QuotaUnavailable):
+                await self._steps.leave(self._standing)
+        await self._steps.aclose(_CLOSE_S)
 
-    async def _give_back(self, place: _Place) -> None:
-        await self._asked(self._release, (place.leases, place.spent), (self._lease_ms, place.reservation))
+    # -- calls --------------------------------------------------------------------------------------
 
-    async def _asked(
-        self, script: Callable[..., Awaitable[Any]], keys: Sequence[str], arguments: Sequence[str | int]
-    ) -> Any:
-        with redis_errors():
-            return await script(keys=keys, args=arguments)
+    async def _take_shared(self, place: Place, tokens: int, on_lost: Callable[[], None]) -> Call:
+        asked_at = time.monotonic()
+        try:
+            reply = await self._steps.reserve(place, tokens)
+        except BaseException:
+            if self._calls.get(place) is None:
+                self._returns.add(place, _NEVER)  # nobody knows whether it was taken
+            raise
+        if reply.word == "over":
+            raise self._refusal(place, tokens, reply)
+        _check_unused(reply.word != "spent")
+        _check_open(reply.word == "held", reply.wait_ms)
+        if (call := self._calls.get(place)) is not None:  # its twin was quicker
+            return call
+        entry = self._ledger.run(place.budgets)
+        return self._add(Call(place, entry, on_lost, self._standing.leased_until(asked_at), is_known=True))
 
-    async def _within_cap(self, step: Coroutine[Any, Any, T]) -> T:
-        """A step in a task of its own: a cancel inside redis-py may lose a connection of its pool."""
-        task = asyncio.create_task(step)
-        self._steps.add(task)
-        task.add_done_callback(self._step_ended)
-        await asyncio.wait({task}, timeout=self._cap_s)
-        if not task.done():
-            raise QuotaUnavailable("the shared quota didn't answer in time", retry_after_ms=1000)
-        return task.result()
+    def _take_alone(self, place: Place, tokens: int, on_lost: Callable[[], None]) -> Call:
+        part = self._standing.part
+        try:
+            self._ledger.check([budget.part(part) for budget in place.budgets], tokens)
+        except QuotaExceeded as error:
+            raise QuotaUnavailable(
+                "the shared quota is away, and this process' part of it is used up",
+                retry_after_ms=error.retry_after_ms or CALL_WAIT_MS,
+            ) from error
+        self._alone_at = time.monotonic()
+        entry = self._ledger.begin(place.budgets, tokens)
+        return self._add(Call(place, entry, on_lost, NO_LEASE, is_known=False))
 
-    def _step_ended(self, task: asyncio.Task[Any]) -> None:
-        self._steps.discard(task)
-        if not task.cancelled():
-            task.exception()  # its caller may have gone
+    def _add(self, call: Call) -> Call:
+        self._calls.add(call)
+        if self._loss is None:
+            self._watch_leases()
+        return call
+
+    def _refusal(self, place: Place, tokens: int, reply: ReserveReply) -> QuotaExceeded:
+        return refusal(
+            place.budgets[reply.budget],
+            reply.kind,
+            asked=tokens if reply.kind == "tokens" else 1,
+            remaining=reply.room,
+            wait_ms=reply.wait_ms or CALL_WAIT_MS,
+            window_s=self._terms.window_s,
+        )
+
+    def _watch_leases(self) -> None:
+        """Ends the calls whose leases can't be relied on, and looks again when the next one can't."""
+        now = time.monotonic()
+        standing = self._standing
+        self._calls.end_lost(now, standing.part if standing.keeps_part(now) else 0)
+        if self._loss is not None:
+            self._loss.cancel()
+        at = self._calls.next_loss(now)
+        loop = asyncio.get_running_loop()
+        self._loss = None if at is None else loop.call_later(at - now, self._watch_leases)
+
+    # -- beats --------------------------------------------------------------------------------------
+
+    async def _keep_beating(self) -> None:
+        while not self._closing.is_set():
+            before = self._standing.version
+            was_in_touch = self._standing.is_in_touch(time.monotonic())
+            is_renewed = await self._beat()
+            self._watch_leases()
+            has_news = not was_in_touch or self._standing.version != before
+            if not (is_renewed and has_news):  # else it says at once that it has heard
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._closing.wait(), self._terms.beat_s)
+
+    async def _beat(self) -> bool:
+        """One beat; False when nothing came of it."""
+        asked_at = time.monotonic()
+        calls = list(self._calls)
+        for call in calls:
+            call.is_known = True
+        try:
+            reply = await self._steps.beat(self._standing, self._alone_ms(asked_at), calls)
+        except QuotaUnavailable:
+            return False
+        self._standing.answered(asked_at, time.monotonic(), reply)
+        if reply.renewed:
+            for call in calls:
+                call.leased_until = self._standing.leased_until(asked_at)
+        return reply.renewed
+
+    def _alone_ms(self, now: float) -> int | None:
+        return None if self._alone_at is None else round((now - self._alone_at) * 1000)
+
+    async def _end_beating(self, beating: asyncio.Task[None]) -> None:
+        """A beat that is under way gets its time: it must not be heard after the leaving."""
+        await asyncio.wait({beating}, timeout=_CLOSE_S)
+        beating.cancel()
+        await asyncio.wait({beating})
+
+    def _check_name(self) -> None:
+        if self._standing.is_replaced:
+            raise QuotaUnavailable("another process has this one's name in the shared quota")
 
 
-def _check_open(word: str, wait_ms: int) -> None:
-    if word == "closed":
+def _check_unused(is_unused: bool) -> None:
+    if not is_unused:
+        raise QuotaUnavailable("this reservation has been given back already")
+
+
+def _check_open(is_open: bool, wait_ms: int) -> None:
+    if not is_open:
         raise QuotaUnavailable("running answers are not known yet", retry_after_ms=wait_ms)

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, Row, bindparam, select, update
 
 from gateway.access.apikey import ApiKey
 from gateway.adapters.sql.rows import add as add_row
-from gateway.adapters.sql.rows import padded, to_json
+from gateway.adapters.sql.rows import bump_epoch, padded, to_json
 from gateway.adapters.sql.tables import api_keys
 from gateway.errors import ApiKeyNameTaken, NotFound
 
@@ -60,6 +60,7 @@ def revoke(connection: Connection, now: float, tenant: str, key_id: str) -> ApiK
         raise NotFound()
     if row.revoked_at is not None:
         return _key(row)
+    bump_epoch(connection, tenant)
     revoked = connection.execute(update(api_keys).where(*mine).values(revoked_at=now).returning(api_keys))
     return _key(revoked.one())
 

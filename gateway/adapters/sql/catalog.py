@@ -22,6 +22,7 @@ from gateway.adapters.sql import (
     documents,
     imports,
     lexicon,
+    orders,
     releases,
     revocations,
     server,
@@ -63,6 +64,7 @@ from gateway.release.model import (
 )
 from gateway.retrieval.lexicon import TermStatistics
 from gateway.retrieval.query import ScopedQuery
+from gateway.stream.orders import Order, Reply
 from gateway.stream.revocation import RevocationKind, RevocationNews, RevocationRecord
 
 #: asked for when the feed looks on behalf of nobody; a tenant's name is never empty
@@ -119,7 +121,7 @@ def _keep_incarnation(connection: Connection, now: float) -> None:
 
 class SqlCatalog:
     """Implements AccessCatalog, ReleaseCatalog, TaskStore, VersionStore, ReleaseStore,
-    RevocationCatalog, ApiKeyStore, AuditLog and Lexicon; their docstrings are the contract.
+    RevocationCatalog, OrderBoard, ApiKeyStore, AuditLog and Lexicon; their docstrings are the contract.
     """
 
     def __init__(self, database: Database) -> None:
@@ -190,14 +192,33 @@ class SqlCatalog:
             lambda c, now: revocations.revoke(c, now, tenant, kind, subject, reason, revoked_by), durable=True
         )
 
-    async def revocations_since(self, tenant: str, epoch: int) -> RevocationNews:
-        return await self._look(lambda c: revocations.since(c, tenant, epoch))
+    async def revocations_since(
+        self, tenant: str, epoch: int, documents: Collection[str] = ()
+    ) -> RevocationNews:
+        return await self._look(lambda c: revocations.since(c, tenant, epoch, documents))
 
     async def list_revocations(self, tenant: str) -> list[RevocationRecord]:
         return await self._browse(lambda c: revocations.listed(c, tenant))
 
     async def lift(self, tenant: str, revocation_id: str) -> RevocationRecord:
         return await self._write(lambda c, now: revocations.lift(c, now, tenant, revocation_id), durable=True)
+
+    # orders
+
+    async def post_order(self, order: Order) -> None:
+        await self._write(lambda c, now: orders.post(c, now, order))
+
+    async def open_orders(self) -> list[Order]:
+        return await self._look(orders.open_ones)
+
+    async def reply_to_order(self, order_id: str, reply: Reply) -> None:
+        await self._write(lambda c, now: orders.reply(c, now, order_id, reply))
+
+    async def order_replies(self, order_id: str) -> list[Reply]:
+        return await self._look(lambda c: orders.replies(c, order_id))
+
+    async def withdraw_order(self, order_id: str) -> None:
+        await self._write(lambda c, now: orders.withdraw(c, order_id))
 
     # API keys
 

@@ -3,6 +3,7 @@
 from sqlalchemy import Connection, and_, bindparam, exists, insert, null, select, union_all, update
 
 from gateway.access.classes import Acl, AclClass
+from gateway.adapters.sql.notify import notify
 from gateway.adapters.sql.rows import acl_from, acl_texts
 from gateway.adapters.sql.tables import acl_classes, documents, knowledge_bases, release_documents
 from gateway.retrieval.chunk import stable_hash
@@ -138,7 +139,11 @@ def _next_number(connection: Connection, kb_id: str) -> int:
 
 
 def bump_revision(connection: Connection, kb_id: str) -> None:
-    """Readers keep classes by this revision: it rises whenever ``in_use`` may answer differently."""
+    """Readers keep classes by this revision: it rises whenever ``in_use`` may answer differently.
+
+    As with a tenant's epoch, processes hear of the commit.
+    """
+    notify(connection)
     connection.execute(
         update(knowledge_bases)
         .where(knowledge_bases.c.kb_id == kb_id)

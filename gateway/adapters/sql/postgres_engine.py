@@ -28,23 +28,30 @@ def postgres_url(url: str) -> URL:
         ) from None
 
 
+async def connect(
+    url: URL, settings: Mapping[str, str], *, connect_s: float, answer_s: float | None = None
+) -> "asyncpg.Connection[Any]":
+    """Made within ``connect_s``, with the server's ``settings``; no statement takes longer than ``answer_s``.
+
+    What the URL's query asks for (``sslmode=verify-full``) is as in libpq. Raises what the driver raises.
+    """
+    return await asyncpg.connect(
+        url.set(drivername="postgresql").render_as_string(hide_password=False),
+        timeout=connect_s,
+        command_timeout=answer_s,
+        server_settings={"application_name": "qa-gateway", **settings},
+    )
+
+
 def engine_of(
     url: URL, settings: Mapping[str, str], *, connect_s: float, answer_s: float | None = None, **pool: Any
 ) -> AsyncEngine:
-    """Connections are made within ``connect_s``, with the server's ``settings``, and no statement takes
-    longer than ``answer_s``. What the URL's query asks for (``sslmode=verify-full``) is as in libpq.
-    """
-    address = url.set(drivername="postgresql").render_as_string(hide_password=False)
+    """An engine over such connections."""
 
-    async def connect() -> "asyncpg.Connection[Any]":
-        return await asyncpg.connect(
-            address,
-            timeout=connect_s,
-            command_timeout=answer_s,
-            server_settings={"application_name": "qa-gateway", **settings},
-        )
+    async def opened() -> "asyncpg.Connection[Any]":
+        return await connect(url, settings, connect_s=connect_s, answer_s=answer_s)
 
     nowhere = URL.create(_DRIVER)  # all an engine needs is the dialect
-    engine = create_async_engine(nowhere, async_creator=connect, hide_parameters=True, **pool)
+    engine = create_async_engine(nowhere, async_creator=opened, hide_parameters=True, **pool)
     event.listen(engine.sync_engine, "handle_error", note_lost)
     return engine

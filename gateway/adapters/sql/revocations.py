@@ -1,10 +1,11 @@
 """Revocations: the authoritative rows. Each change bumps the tenant's epoch in the same transaction."""
 
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Row, insert, select, update
 
-from gateway.adapters.sql.rows import bump_epoch, fresh_id, named_kb
+from gateway.adapters.sql.rows import batches, bump_epoch, fresh_id, named_kb
 from gateway.adapters.sql.server import database_time
 from gateway.adapters.sql.tables import documents, revocations
 from gateway.errors import KnowledgeBaseNotFound, NotFound
@@ -70,7 +71,7 @@ def listed(connection: Connection, tenant: str) -> list[RevocationRecord]:
     return [_record(row) for row in rows]
 
 
-def since(connection: Connection, tenant: str, epoch: int) -> RevocationNews:
+def since(connection: Connection, tenant: str, epoch: int, document_ids: Collection[str]) -> RevocationNews:
     """In force and newer than the epoch, oldest first, with the database's own time."""
     rows = connection.execute(
         select(revocations)
@@ -82,7 +83,19 @@ def since(connection: Connection, tenant: str, epoch: int) -> RevocationNews:
         .order_by(revocations.c.revocation_epoch)
     )
     records = tuple(_record(row) for row in rows)
-    return RevocationNews(database_time(connection), records)
+    deletions: dict[str, float] = {}
+    for batch in batches(tuple(document_ids)):
+        deletions |= _deletions(connection, tenant, batch)
+    return RevocationNews(database_time(connection), records, deletions)
+
+
+def _deletions(connection: Connection, tenant: str, document_ids: Sequence[str]) -> dict[str, float]:
+    deleted = select(documents.c.document_id, documents.c.deleted_at).where(
+        documents.c.document_id.in_(document_ids),
+        documents.c.tenant == tenant,
+        documents.c.deleted_at.is_not(None),
+    )
+    return {row.document_id: row.deleted_at for row in connection.execute(deleted)}
 
 
 def lift(connection: Connection, now: float, tenant: str, revocation_id: str) -> RevocationRecord:

@@ -10,6 +10,7 @@ from sqlalchemy import Connection, Row, Table, bindparam, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from gateway.access.classes import Acl
+from gateway.adapters.sql.notify import notify
 from gateway.adapters.sql.tables import knowledge_bases, tenants
 from gateway.errors import KnowledgeBaseNotFound
 
@@ -56,7 +57,8 @@ def insert_missing(connection: Connection, table: Table, rows: Sequence[Mapping[
 
 
 def bump_epoch(connection: Connection, tenant: str) -> int:
-    """The tenant's next revocation epoch."""
+    """The tenant's next revocation epoch; every process that follows rights hears of the commit."""
+    notify(connection)
     insert_missing(connection, tenants, [{"tenant": tenant, "revocation_epoch": 0}])
     bumped = connection.execute(
         update(tenants)

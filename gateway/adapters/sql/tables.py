@@ -326,6 +326,29 @@ api_keys = Table(
     Index(None, "tenant", "seq"),
 )
 
+orders = Table(
+    "orders",
+    metadata,
+    _serial("seq"),
+    _text("order_id", unique=True),
+    _text("kind"),
+    _text("tenant"),
+    _text("subject"),
+    _text("request_id"),
+    _time("created_at"),
+)
+
+#: of an order that may be gone already: it is taken back while others still reply
+order_replies = Table(
+    "order_replies",
+    metadata,
+    _text("order_id", primary_key=True),
+    _text("process", primary_key=True),
+    Column("found", Boolean, nullable=False),
+    _text("sessions"),
+    _time("created_at"),
+)
+
 audit = Table(
     "audit",
     metadata,

@@ -1,4 +1,4 @@
-"""POST /v1/answers: one question, one stream. DELETE /v1/answers/{id}: the asker's stop."""
+"""POST /v1/answers: one question, one stream; its asker's stop, and his word that he saw the end."""
 
 import time
 import uuid
@@ -18,9 +18,10 @@ from gateway.observe.logging import get_logger
 from gateway.observe.trace import Trace
 from gateway.stream.channel import EventChannel
 from gateway.stream.session import CANCEL_REASONS, CloseReason, Session
+from gateway.web.connection import Connection, connection_of
 from gateway.web.problems import ProblemResponse
 from gateway.web.receiving import ClientWatch, bearer_token, field, json_object, require_json
-from gateway.web.routes.common import caller, query_fields
+from gateway.web.routes.common import caller, json_body, query_fields, services_of
 from gateway.web.services import Services
 from gateway.web.sse import stream_session
 
@@ -46,7 +47,11 @@ class Answers:
         services.metrics.question()
         channel = EventChannel(settings.session_buffer_bytes, settings.coalesce_ms, settings.coalesce_bytes)
         session = Session(request_id, channel)
-        watch = ClientWatch(receive, settings.body_max_bytes, lambda: session.cancel(CloseReason.CLIENT_GONE))
+        connection = connection_of(scope)
+        if connection is not None:
+            connection.leave_with_eof()
+        session.when_ended(lambda: services.ended.remember(session))
+        watch = ClientWatch(receive, settings.body_max_bytes, lambda: session.cancel(_goodbye(connection)))
         try:
             with services.registry.registered(session):
                 async with anyio.create_task_group() as tasks:
@@ -57,6 +62,18 @@ class Answers:
                     tasks.cancel_scope.cancel()
         finally:
             session.release_all()
+            _measure_cancel(services, session)
+
+
+def _goodbye(connection: Connection | None) -> CloseReason:
+    too_slow = connection is not None and connection.too_slow
+    return CloseReason.SLOW_READER if too_slow else CloseReason.CLIENT_GONE
+
+
+def _measure_cancel(services: Services, session: Session) -> None:
+    """Here the upstream is closed and every place is given back."""
+    if session.close_reason in CANCEL_REASONS and session.ended_at is not None:
+        services.metrics.cancelled(time.monotonic() - session.ended_at)
 
 
 async def _respond(
@@ -151,8 +168,11 @@ async def _settle(services: Services, session: Session, trace: Trace) -> None:
     """Step 16: written down once, whatever the end was."""
     reason = session.close_reason or CloseReason.FAILED  # none: sending it broke, or the process is ending
     status = None if session.status is None else session.status.value
+    if trace.first_text_ms is not None:
+        services.metrics.first_text(trace.first_text_ms / 1000)
     if status is not None:
         services.metrics.answer(status)
+        services.metrics.completion(trace.elapsed_ms / 1000)
     elif reason in CANCEL_REASONS:
         services.metrics.cancel(reason.value)
     trace.note(close_reason=reason.value, status=status)
@@ -184,6 +204,24 @@ async def stop_answer(request: Request) -> Response:
     """204 when the answer was the caller's own and running, else 404."""
     services, principal = await caller(request, "ask")
     query_fields(request)
-    if not services.registry.stop(principal, request.path_params["request_id"]):
+    if not await services.orders.stop(principal, request.path_params["request_id"]):
         raise NotFound("no such answer is running")
+    return Response(status_code=204)
+
+
+async def acknowledge(request: Request) -> Response:
+    """204 when the answer was the caller's own and has ended in this process, once; else 404.
+
+    It belongs to a question that was counted, and its asker may have lost his rights meanwhile: neither the
+    rate nor revocations keep him from saying that he saw so.
+    """
+    services = services_of(request)
+    principal = await services.verifier.verify(bearer_token(request.headers))
+    principal.require("ask")
+    await json_body(request)
+    seconds = services.ended.acknowledge(principal, request.path_params["request_id"])
+    if seconds is None:
+        await services.rate.admit(principal)
+        raise NotFound("no such answer has ended here")
+    services.metrics.acknowledged(seconds)
     return Response(status_code=204)

@@ -48,6 +48,7 @@ async def revoke_key(request: Request) -> Response:
     services, principal = await caller(request, "operate")
     query_fields(request)
     key = await services.catalog.revoke_api_key(principal.tenant, request.path_params["key_id"])
+    services.feed.announce()
     await record(services, principal, "apikey.revoke", key=key.key_id, name=key.name)
     return JsonResponse(_key(key))
 

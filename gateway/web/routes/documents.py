@@ -58,6 +58,7 @@ async def upload(request: Request) -> Response:
         )
     )
     services.wake_worker()
+    services.feed.announce()  # a document's new version may have a narrower ACL
     await record(
         services,
         principal,
@@ -183,6 +184,7 @@ async def delete_document(request: Request) -> Response:
     document_id = request.path_params["document_id"]
     if not await services.catalog.delete_document(principal.tenant, document_id):
         raise NotFound("there is no such document")
+    services.feed.announce()
     await record(services, principal, "document.delete", document=document_id)
     return Response(status_code=204)
 

@@ -37,29 +37,18 @@ async def metrics(request: Request) -> Response:
 
 
 async def list_sessions(request: Request) -> Response:
+    """What runs for the operator's tenant, and which processes have said so."""
     services, principal = await caller(request, "operate")
     query_fields(request)
-    sessions = services.registry.of_tenant(principal.tenant)
-    return JsonResponse(
-        {
-            "sessions": [
-                {
-                    "request_id": s.request_id,
-                    "subject": s.principal.subject if s.principal else None,
-                    "streaming": s.opened,
-                    "documents": len(s.documents),
-                }
-                for s in sessions
-            ]
-        }
-    )
+    overview = await services.orders.overview(principal)
+    return JsonResponse({"sessions": overview.sessions, "processes": overview.processes})
 
 
 async def kill_session(request: Request) -> Response:
     services, principal = await caller(request, "operate")
     query_fields(request)
     request_id = request.path_params["request_id"]
-    if not services.registry.kill(principal, request_id):
+    if not await services.orders.kill(principal, request_id):
         raise NotFound("no such session is running")
     await record(services, principal, "session.kill", session=request_id)
     return Response(status_code=204)

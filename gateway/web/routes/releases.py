@@ -73,7 +73,7 @@ async def revoke(request: Request) -> Response:
     subject = checked_text(body.get("id"), "id", _NAME_MAX_CHARS)
     reason = checked_text(body.get("reason"), "reason", _REASON_MAX_CHARS)
     revocation = await services.catalog.revoke(principal.tenant, kind, subject, reason, principal.subject)
-    services.feed.wake()
+    services.feed.announce()
     await record(services, principal, "revoke", revocation=revocation.revocation_id, kind=kind.value)
     return JsonResponse(
         {

@@ -89,6 +89,15 @@ function take(run, { type, data }) {
     answer.revoked(data.reason);
     end(run, "The answer was withdrawn and removed.");
   }
+  if (run.ended) acknowledge(run.requestId);
+}
+
+/** Tells the server that its last event was seen: a measurement, so nobody minds when it is lost. */
+function acknowledge(requestId) {
+  if (!requestId) return;
+  const headers = { ...access.headers, "Content-Type": "application/json" };
+  const path = `/v1/answers/${encodeURIComponent(requestId)}/ack`;
+  fetch(path, { method: "POST", headers, body: "{}", keepalive: true }).catch(() => null);
 }
 
 const finished = (count) => `Answer complete, ${count} source${count === 1 ? "" : "s"}.`;

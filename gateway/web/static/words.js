@@ -26,6 +26,8 @@ const PROBLEMS = {
   release_unresolved: "This knowledge base has no published release yet.",
   deadline_exceeded: "The answer took too long.",
   upstream_failed: "The answer model failed.",
+  answer_blocked: "This answer was stopped by the rules for what may be said here.",
+  moderation_unavailable: "Answers can’t be checked right now, so none are given.",
   revocation_feed_stale: "Permissions couldn’t be confirmed in time, so the answer was ended.",
   killed: "An operator ended this answer.",
   unreachable: "The gateway can’t be reached. Check the connection and try again.",
