@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.harness.contract_table import ContractTable
+from tests.harness.fault_table import FaultTable
 
 if TYPE_CHECKING:
     from tests.harness.milvus_server import MilvusServer
@@ -53,9 +54,10 @@ def s3() -> "Iterator[S3Server]":
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The run ends with a table of contract suites; with several processes only their parent prints it."""
+    """The run ends with tables of contract suites and faults; only the parent of several prints."""
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(ContractTable(), "contract-table")
+        config.pluginmanager.register(FaultTable(), "fault-table")
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -56,7 +56,7 @@ class ConnectionLimits:
     @property
     def linger_s(self) -> float:
         """How long a client may go on sending what nobody reads any more."""
-        return min(_LINGER_S, self.head_timeout_s)
+        return min(_LINGER_S, self.head_timeout_s, self.body_timeout_s)
 
 
 @dataclass(frozen=True, slots=True)

@@ -299,8 +299,8 @@ async def test_stop_works_before_the_server_has_answered(chat: Chat) -> None:
 
 
 async def test_hostile_text_stays_text(chat: Chat) -> None:
-    """In the answer, a title, a quote and an address: no element, no script, no link, no request but the page's own: its
-    question, and that it saw the end.
+    """In the answer, a title, a quote and an address: no element, no script, no link. The page asks for
+    nothing but the answer, and says that it saw the end.
     """
     await chat.open()
     requests: list[str] = []

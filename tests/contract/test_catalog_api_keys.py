@@ -6,7 +6,7 @@ import pytest
 
 from gateway.access.apikey import ApiKey, ApiKeyStore
 from gateway.errors import ApiKeyNameTaken, NotFound
-from tests.contract.catalog_world import HOSTILE_NAMES, Clock
+from tests.contract.catalog_world import HOSTILE_NAMES, Catalog, Clock
 
 #: a PostgreSQL database is kept for the whole module
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -86,6 +86,18 @@ async def test_revoking_twice_keeps_the_first_moment(store: ApiKeyStore, clock: 
     clock.advance(60)
     assert await store.revoke_api_key("acme", "k1") == revoked
     assert await store.api_key("k1") == revoked
+
+
+async def test_revoking_a_key_raises_the_epoch_once(
+    catalog: Catalog, store: ApiKeyStore, clock: Clock
+) -> None:
+    """So that answers that run with it are looked at again; its neighbours' tenant isn't."""
+    await store.add_api_key(key(clock))
+    await store.add_api_key(key(clock, "k2", tenant="globex"))
+    for _ in range(2):
+        await store.revoke_api_key("acme", "k1")
+        assert (await catalog.tenant_stamp("acme")).revocation_epoch == 1
+    assert (await catalog.tenant_stamp("globex")).revocation_epoch == 0
 
 
 async def test_keys_of_another_tenant_are_out_of_sight_and_reach(store: ApiKeyStore, clock: Clock) -> None:

@@ -169,3 +169,44 @@ async def test_hostile_names_are_revoked_literally(world: World, name: str) -> N
             await world.catalog.revoke("acme", kind, name, "x", "olga")
     with pytest.raises(NotFound):
         await world.catalog.lift("acme", name)
+
+
+async def test_news_are_what_came_after_an_epoch_and_still_holds(world: World) -> None:
+    """Oldest first, with the moment of the read on the clock of their own moments."""
+    records = []
+    for name in ("ann", "bob", "eve"):
+        world.clock.advance(1)
+        records.append(await world.catalog.revoke("acme", RevocationKind.USER, name, "left", "olga"))
+    await world.catalog.lift("acme", records[1].revocation_id)
+    first, _, last = records
+    assert (await world.catalog.revocations_since("acme", 0)).records == (first, last)
+    assert (await world.catalog.revocations_since("acme", first.revocation_epoch)).records == (last,)
+    assert (await world.catalog.revocations_since("acme", last.revocation_epoch)).records == ()
+    assert (await world.catalog.revocations_since("globex", 0)).records == ()
+    assert (await world.catalog.revocations_since("acme", 0)).now > 0
+
+
+async def test_news_say_which_documents_were_deleted_and_when(world: World) -> None:
+    """Of those that are asked about, and only while they stay deleted."""
+    accepted = await world.accept(upload("a"), upload("b"), upload("c"))
+    a, b, c = (document.document_id for document in accepted.documents)
+    for document_id in (a, b):
+        await world.catalog.delete_document("acme", document_id)
+    deleted_at = world.clock()
+    news = await world.catalog.revocations_since("acme", 0, [a, c, "no-such-id"])
+    assert news.deletions == {a: deleted_at}
+    assert (await world.catalog.revocations_since("globex", 0, [a])).deletions == {}
+    assert (await world.catalog.revocations_since("acme", 0)).deletions == {}
+    await world.accept(upload("a"))
+    assert (await world.catalog.revocations_since("acme", 0, [a, b])).deletions == {b: deleted_at}
+
+
+async def test_the_stamps_of_many_tenants_are_each_ones_own(world: World) -> None:
+    """As read one by one; for nobody too, and for tenants that were never written to."""
+    await world.accept(upload("a"))
+    await world.accept(upload("a"), kb="wiki", tenant="globex")
+    await world.catalog.revoke("globex", RevocationKind.USER, "ann", "left", "olga")
+    tenants = ["acme", "globex", "unknown"]
+    stamps = await world.catalog.tenant_stamps(tenants)
+    assert stamps == {tenant: await world.catalog.tenant_stamp(tenant) for tenant in tenants}
+    assert await world.catalog.tenant_stamps([]) is not None

@@ -4,7 +4,12 @@ from pathlib import PurePosixPath
 
 from xdist.scheduler import LoadFileScheduling
 
-_TOGETHER = {"test_sample_questions": "demos", "test_hostile_names": "demos"}
+_TOGETHER = {
+    "test_sample_questions": "demos",
+    "test_hostile_names": "demos",
+    "test_faults": "town",
+    "test_shared_quota": "town",
+}
 
 
 class ModulesTogether(LoadFileScheduling):  # type: ignore[misc]  # xdist ships no types

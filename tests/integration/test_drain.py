@@ -7,6 +7,7 @@ import signal
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import anyio
 import pytest
@@ -26,7 +27,12 @@ QUESTION = "What is the upload limit?"
 PATIENCE_S = 30
 DRAIN_S = 0.5
 LARGE_BYTES = 1024 * 1024
-PATIENT = {"total_cap_ms": 60_000, "retrieval_cap_ms": 30_000, "send_timeout_s": 60, "drain_s": DRAIN_S}
+PATIENT: dict[str, Any] = {
+    "total_cap_ms": 60_000,
+    "retrieval_cap_ms": 30_000,
+    "send_timeout_s": 60,
+    "drain_s": DRAIN_S,
+}
 
 
 @asynccontextmanager

@@ -4,18 +4,21 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
+import anyio.lowlevel
 import pytest
 
 from gateway.adapters.memory.models import Gate, ScriptedModel
 from gateway.stream.session import CloseReason
 from tests.harness.serving import serving_world
-from tests.harness.world import World
+from tests.harness.world import Hold, World
 from tests.integration.raw_client import PATIENCE_S, Answer, RawClient, dropped, head, raw
 
 TEXT = {"limits.md": "# Limits\n\nThe upload limit is 42 megabytes for every member of staff.\n"}
 QUESTION = json.dumps({"question": "What is the upload limit?"}).encode()
-HURRY = {"head_timeout_s": 0.3, "body_timeout_s": 0.3}
+HURRY_HEADS: dict[str, Any] = {"head_timeout_s": 0.3, "body_timeout_s": 60}
+HURRY_BODIES: dict[str, Any] = {"head_timeout_s": 60, "body_timeout_s": 0.3}
 MANY = "".join(f"x-{number}: 1\r\n" for number in range(200)).encode()
 
 
@@ -63,7 +66,7 @@ SLOW_HEADS = {
 @pytest.mark.parametrize("content", SLOW_HEADS.values(), ids=SLOW_HEADS)
 async def test_a_head_that_does_not_come_to_an_end_is_too_slow(content: bytes) -> None:
     """408, also for a second request on a connection."""
-    async with gateway(World(**HURRY)) as port:
+    async with gateway(World(**HURRY_HEADS)) as port:
         async with raw(port) as client:
             await client.send(content)
             assert (await refused(client)).code == "request_too_slow"
@@ -76,7 +79,7 @@ async def test_a_head_that_does_not_come_to_an_end_is_too_slow(content: bytes) -
 
 async def test_sending_ever_a_little_of_a_head_helps_nobody() -> None:
     """The time is for all of it; a connection without a word just ends."""
-    async with gateway(World(**HURRY)) as port:
+    async with gateway(World(**HURRY_HEADS)) as port:
         async with raw(port) as client:
             await client.send(b"GET /healthz HTTP/1.1\r\n")
             await client.drip(b"a: b\r\n", PATIENCE_S)
@@ -121,7 +124,7 @@ SLOW_BODIES = {
 @pytest.mark.parametrize(("how", "body"), SLOW_BODIES.values(), ids=SLOW_BODIES)
 async def test_a_body_that_stops_is_too_slow(how: dict[str, bool], body: bytes) -> None:
     """408; the place that its session had is free again."""
-    world = World(**HURRY)
+    world = World(**HURRY_BODIES)
     async with gateway(world) as port, raw(port) as client:
         lines = [] if how.get("length", True) else ["Transfer-Encoding: chunked"]
         await client.send(question(world, *lines, body=body, **how))
@@ -131,7 +134,7 @@ async def test_a_body_that_stops_is_too_slow(how: dict[str, bool], body: bytes) 
 
 async def test_a_body_that_trickles_is_too_slow() -> None:
     """A byte now and then is not enough, in chunks or not."""
-    world = World(**HURRY)
+    world = World(**HURRY_BODIES)
     async with gateway(world) as port, raw(port) as client:
         await client.send(question(world, "Transfer-Encoding: chunked", body=b"", length=False))
         await client.drip(b"1\r\n \r\n", PATIENCE_S)
@@ -139,7 +142,7 @@ async def test_a_body_that_trickles_is_too_slow() -> None:
 
 async def test_chunks_without_an_end_are_too_large() -> None:
     """413 as soon as they are; whoever goes on sending is cut off."""
-    world = World(**HURRY)
+    world = World(**HURRY_HEADS)
     async with gateway(world) as port, raw(port) as client:
         await client.send(question(world, "Transfer-Encoding: chunked", body=b"", length=False))
         chunk = b"4000\r\n" + b" " * 0x4000 + b"\r\n"
@@ -159,7 +162,7 @@ FRAMINGS = {
 @pytest.mark.parametrize("content", FRAMINGS.values(), ids=FRAMINGS)
 async def test_framing_without_an_end_is_cut_off(content: bytes) -> None:
     """It isn't a body, so no limit on bodies sees it."""
-    world = World(**HURRY)
+    world = World(**HURRY_HEADS)
     async with gateway(world) as port, raw(port) as client:
         await client.send(question(world, "Transfer-Encoding: chunked", body=b"", length=False))
         await client.send(content)
@@ -179,7 +182,7 @@ async def test_a_client_is_told_to_go_on_when_it_waits_for_that() -> None:
 
 async def test_a_body_for_a_question_without_a_token_may_not_go_on_for_ever() -> None:
     """401 comes before its end, and its connection doesn't outlive the answer for long."""
-    async with gateway(World(**HURRY)) as port, raw(port) as client:
+    async with gateway(World(**HURRY_HEADS)) as port, raw(port) as client:
         await client.send(head("POST", "/v1/documents", "Content-Length: 1000000000"))
         assert (await client.answer()).status == 401
         await client.flood(b" " * 65_536)
@@ -218,11 +221,22 @@ async def test_a_client_that_sends_more_and_leaves_is_seen_leaving(behind: bytes
 
 async def test_a_client_that_has_said_all_still_gets_a_short_answer() -> None:
     """Half-close is no farewell where the answer is under way anyway."""
-    async with gateway(World()) as port, raw(port) as client:
-        await client.send(head("GET", "/healthz"))
+    hold = Hold()
+    hold.gate.release.set()
+    world = World(holds={"vectors.dense": hold})
+    await world.learn(TEXT)
+    hold.gate = Gate()
+    async with gateway(world) as port, raw(port) as client:
+        token = f"Authorization: Bearer {world.token()}"
+        await client.send(head("GET", "/v1/search?query=limit", token))
         client.half_close()
+        await hold.gate.reached.wait()
+        for _ in range(100):  # turns of the loop, in which the server sees the end of what comes
+            await anyio.lowlevel.checkpoint()
+        hold.gate.release.set()
         answer = await client.answer()
-        assert (answer.status, json.loads(answer.body)) == (200, {"status": "ok"})
+        assert answer.status == 200
+        assert json.loads(answer.body)["results"]
         assert await client.rest() == b""
 
 

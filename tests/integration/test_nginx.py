@@ -90,7 +90,8 @@ async def test_events_pass_one_by_one() -> None:
 async def test_a_client_that_leaves_ends_its_question(leave: str, place: int) -> None:
     """At the gateway and at the model, however it leaves; nginx takes a half-closed one for gone, too."""
     gate = Gate()
-    world = await knowing(model=ScriptedModel(["a ", "b "], hold={place: gate}))
+    model = ScriptedModel(["a ", "b "], hold={place: gate})
+    world = await knowing(model=model, total_cap_ms=10 * 60_000)  # nothing else ends it
     with anyio.fail_after(PATIENCE_S):
         async with behind(world) as server, connected(server.port) as wire:
             await wire.ask(world.token(), QUESTION)

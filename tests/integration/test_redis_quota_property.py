@@ -5,6 +5,7 @@ import math
 import random
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 
 import anyio
 import pytest
@@ -99,8 +100,11 @@ class Process:
         await crash(self.quota)
         self._scope.cancel()
 
-    async def leave(self) -> None:
+    def stop(self) -> None:
         self._scope.cancel()
+
+    async def leave(self) -> None:
+        self.stop()
         await self.quota.aclose()
 
     async def _ask_on(self) -> None:
@@ -126,6 +130,7 @@ class Process:
             lease.settle(call.tokens)
         finally:
             call.end()
+            lease.release()
 
 
 class Town:
@@ -178,12 +183,22 @@ class Town:
                 await anyio.sleep(self._rng.uniform(0.1, 0.4))
 
     async def goes_on(self) -> None:
-        """Every process starts calls again, and the whole limit is used."""
-        self.books.check()
-        self.books.most = 0
+        """All callers have gone: soon the whole limit is there again, for whichever process, and no more."""
+        for process in self.processes.values():
+            process.stop()
+        quotas = [process.quota for process in self.processes.values()]
 
         async def whole() -> bool:
-            return self.books.most == CALLS
+            await anyio.sleep(WINDOW_S / 2)  # what is asked for too often uses up the requests
+            leases = []
+            for number, quota in zip(range(CALLS + 1), itertools.cycle(quotas), strict=False):
+                with suppress(QuotaExceeded, QuotaUnavailable):
+                    key = ReservationKey(f"r{next(_requests)}", 1, "m")
+                    leases.append(await quota.reserve(key, "acme", "m", number))
+            for lease in leases:
+                lease.settle(0)
+            assert len(leases) <= CALLS
+            return len(leases) == CALLS
 
         await eventually(whole, PATIENCE_S)
 

@@ -43,15 +43,12 @@ class Heard:
 async def following(hints: ChangeHints) -> AsyncIterator[Heard]:
     """Somebody who follows, and has been told that he does."""
     heard = Heard()
-    task = asyncio.create_task(hints.follow(heard))
-    try:
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(hints.follow, heard)
         with anyio.fail_after(PATIENCE_S):
             await heard.next()
             yield heard
-            assert not task.done()
-    finally:
-        task.cancel()
-        await asyncio.wait({task})
+        tasks.cancel_scope.cancel()
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
@@ -15,6 +15,7 @@ from gateway.adapters.sql.catalog import SqlCatalog, open_catalog, open_postgres
 from gateway.adapters.sql.notify import PostgresHints
 from gateway.adapters.sql.postgres import PostgresDatabase
 from gateway.adapters.sql.postgres_engine import postgres_url
+from gateway.adapters.sql.sqlite import SqliteDatabase
 from gateway.settings import Settings
 from tests.harness.empty_catalog import emptied
 from tests.harness.serving import serving
@@ -38,9 +39,9 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 #: with hints the feeds needn't look by themselves, without any they must
-_SELDOM = {"revocation_poll_ms": 3_600_000, "revocation_bound_ms": 7_200_000}
-_OFTEN = {"revocation_poll_ms": 50, "revocation_bound_ms": 60_000}
-_PATIENT = {"catalog_cap_ms": 10_000}
+_SELDOM: dict[str, Any] = {"revocation_poll_ms": 3_600_000, "revocation_bound_ms": 7_200_000}
+_OFTEN: dict[str, Any] = {"revocation_poll_ms": 50, "revocation_bound_ms": 60_000}
+_PATIENT: dict[str, Any] = {"catalog_cap_ms": 10_000}
 by_act = pytest.mark.parametrize("act", ACTS, ids=lambda act: act.name)
 
 
@@ -90,7 +91,7 @@ async def test_a_stream_of_another_process_ends(
     """By PostgreSQL's word alone, or by looking alone; measured from the moment the database took it."""
     gate = Gate()
     model = ScriptedModel(PIECES, hold={5: gate})
-    options = {**(_SELDOM if hinted else _OFTEN), **_PATIENT}
+    options: dict[str, Any] = {**(_SELDOM if hinted else _OFTEN), **_PATIENT}
     hints = [PostgresHints(doors.url)] if hinted else []
     ground = twins(Settings())
     with anyio.fail_after(PATIENCE_S):
@@ -128,16 +129,15 @@ async def refused(here: Told, port: int, act: Act) -> None:
 async def test_over_sqlite_every_act_ends_a_stream(
     boards: tuple[Switchboard, Switchboard], ports: tuple[int, int], tmp_path: Path
 ) -> None:
-    """In the one process that owns the file; each act in a tenant's fresh catalog."""
-    async with open_catalog(tmp_path / "migrated.db"):
+    """In the one process that owns the file; emptied after each act."""
+    async with open_catalog(tmp_path / "catalog.db"):
         pass
+    database = SqliteDatabase(tmp_path / "catalog.db", time.time)
     for act in ACTS:
-        path = tmp_path / f"{act.name}.db"
-        path.write_bytes((tmp_path / "migrated.db").read_bytes())
         gate = Gate()
         model = ScriptedModel(PIECES, hold={5: gate})
         with anyio.fail_after(PATIENCE_S):
-            async with open_catalog(path) as catalog:
+            async with emptied(database) as catalog:
                 ground = replace(twins(Settings()), catalog=catalog)
                 known = await told(ground, model=model, **_SELDOM, **_PATIENT)
                 async with boards[0].connecting(known.world), connected(ports[0]) as wire:
@@ -147,3 +147,4 @@ async def test_over_sqlite_every_act_ends_a_stream(
                     *_, last = await wire.all_events()
                     assert (last.name, last.data["reason"]) == ("revoked", act.reason)
                     await known.world.registry.idle()
+    await database.aclose()

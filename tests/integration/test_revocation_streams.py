@@ -32,7 +32,7 @@ from tests.integration.revocation_world import (
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 #: a feed that looks when it is told to, and for a test's time at no other moment
-SELDOM = {"revocation_poll_ms": 3_600_000, "revocation_bound_ms": 7_200_000}
+SELDOM: dict[str, Any] = {"revocation_poll_ms": 3_600_000, "revocation_bound_ms": 7_200_000}
 by_act = pytest.mark.parametrize("act", ACTS, ids=lambda act: act.name)
 
 

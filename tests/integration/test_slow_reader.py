@@ -141,9 +141,9 @@ async def test_what_the_kernel_holds_of_a_revoked_answer_is_dropped() -> None:
     """All of it had left this process, unread; nothing more than the client's own kernel has arrives."""
     gate = Gate()
     model = ScriptedModel(["x" * SMALL_BYTES] * 40, hold={40: gate})
-    world = World(model=model, total_cap_ms=60_000)
+    world = World(model=model, total_cap_ms=60_000, send_timeout_s=60)
     await world.learn(TEXT)
-    with anyio.fail_after(2 * PATIENCE_S):
+    with anyio.fail_after(PATIENCE_S):
         async with serving_world(world) as port, silent(port) as client:
             await client.send(question(world))
             await gate.reached.wait()
@@ -188,8 +188,8 @@ def stops(world: World) -> float:
     return count or 0.0
 
 
-async def test_an_answer_in_one_piece_that_nobody_reads_is_cut_off_too() -> None:
-    """No send of the app waits for it: the connection itself does, in the name of every response."""
+async def test_any_answer_that_nobody_reads_is_cut_off() -> None:
+    """Not only streams: the connection itself sees to it, whatever the app is."""
 
     class Hurried(Connection):
         limits = ConnectionLimits(send_timeout_s=0.3)
@@ -220,8 +220,10 @@ LARGE_BYTES = 4 * 1024 * 1024
 
 
 async def large_page(scope: Scope, receive: Receive, send: Send) -> None:
-    """One response in one message."""
+    """One response in two messages."""
     if scope["type"] == "http":
         length = str(LARGE_BYTES).encode()
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", length)]})
-        await send({"type": "http.response.body", "body": b"x" * LARGE_BYTES})
+        half = b"x" * (LARGE_BYTES // 2)
+        await send({"type": "http.response.body", "body": half, "more_body": True})
+        await send({"type": "http.response.body", "body": half})

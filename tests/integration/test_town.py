@@ -11,7 +11,7 @@ import pytest
 
 from loadtest.town import Town, town
 from loadtest.town_resident import Resident
-from tests.harness.process import gone, refused
+from tests.harness.process import eventually, gone, refused
 from tests.harness.wire import ask
 from tests.integration.production_world import QUESTION
 
@@ -28,7 +28,11 @@ async def test_a_resident_is_stopped_killed_and_started_again(tmp_path: Path) ->
         port = int(resident.ready["base_url"].rpartition(":")[2].partition("/")[0])
         assert not await refused(port)
         resident.pause()
-        assert psutil.Process(first).status() == psutil.STATUS_STOPPED
+
+        async def stopped() -> bool:
+            return psutil.Process(first).status() == psutil.STATUS_STOPPED
+
+        await eventually(stopped)
         resident.resume()
         assert await resident.stop() == 0
         assert await refused(port)

@@ -214,6 +214,37 @@ async def test_a_first_choice_that_is_left_alone_isnt_asked_before_the_second() 
     assert second.called == 2
 
 
+async def test_a_second_endpoint_that_is_left_alone_is_no_way_out() -> None:
+    """The first one is asked again instead."""
+    second = InTurn(working(), name="second")
+    bench = Bench(InTurn(failing(BROKEN), working()), second, breaker_failures=2)
+    assert bench.second is not None
+    for _ in range(2):
+        trial = bench.second.breaker.admit()
+        assert trial is not None
+        trial.failed()
+    assert (await bench.answer()).second_choice is False
+    assert second.called == 0
+
+
+async def test_a_probe_that_is_refused_lets_the_next_one_probe_while_the_second_endpoint_answers() -> None:
+    """It said nothing about the endpoint, and its session may last."""
+    gate = Gate()
+    first = InTurn(failing(BROKEN), failing(ModelRefused("too long")))
+    second = InTurn(working(), ScriptedModel(["It is "], hold={1: gate}), name="second")
+    bench = Bench(first, second, breaker_failures=1)
+    await bench.answer()
+    bench.clock += 5
+    bench.next_answer()
+    with anyio.fail_after(PATIENCE_S):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(bench.answer)
+            await gate.reached.wait()
+            assert first.called == 2
+            assert bench.first.breaker.admits
+            gate.release.set()
+
+
 HELD_AGAINST: dict[str, tuple[ScriptedModel, bool]] = {
     "a break": (failing(BROKEN), True),
     "no first token": (failing(SLOW), True),

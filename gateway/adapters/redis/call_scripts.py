@@ -8,7 +8,8 @@ from gateway.adapters.redis.script import NOW, PART, STANDING, Script
 
 # KEYS: incarnation, registry, silent, alone; record, then leases and use of both budgets.
 # ARGV: closed ms, lease ms, slot ms, record ms, member, tokens; limits of both budgets: calls, requests,
-# tokens, -1 = none. Returns word, wait ms, budget (0, 1), kind, room.
+# tokens, -1 = none. Returns word, wait ms, budget (0, 1), kind, room. It reads before it writes, so that a
+# Redis without memory refuses the whole.
 RESERVE = Script(
     STANDING
     + PART
@@ -46,30 +47,29 @@ local function wait_ms(used, room, amount)
   return 61 * slot_ms
 end
 
+local old = {}
 local function short_of(kind, prefix, use, limit, amount)
   if limit < 0 then return end
-  local used, sum, old = {}, 0, {}
+  local used, sum = {}, 0
   local all = redis.call('HGETALL', use)
   for i = 1, #all, 2 do
     if string.sub(all[i], 1, 1) == prefix then
       local each = tonumber(string.sub(all[i], 2))
       if each < slot - 60 then
-        old[#old + 1] = all[i]
+        old[#old + 1] = {use, all[i]}
       else
         used[each] = tonumber(all[i + 1])
         sum = sum + used[each]
       end
     end
   end
-  if #old > 0 then redis.call('HDEL', use, unpack(old)) end
   local room = limit - sum - withheld(alone, limit)
   if room < amount then return {kind, room, wait_ms(used, room, amount)} end
 end
 
 local function short_of_calls(leases, limit)
   if limit < 0 or redis.call('ZSCORE', leases, ARGV[5]) then return end
-  redis.call('ZREMRANGEBYSCORE', leases, '-inf', now)
-  local room = limit - redis.call('ZCARD', leases) - withheld(silent, limit)
+  local room = limit - redis.call('ZCOUNT', leases, '(' .. now, '+inf') - withheld(silent, limit)
   if room < 1 then return {'concurrency', room, 0} end
 end
 
@@ -93,6 +93,7 @@ for budget = 0, 1 do
   local calls, requests, total = limits_of(budget)
   if calls >= 0 then
     redis.call('ZADD', leases, now + lease_ms, ARGV[5])
+    redis.call('ZREMRANGEBYSCORE', leases, '-inf', now)
     if redis.call('PTTL', leases) < lease_ms then redis.call('PEXPIRE', leases, lease_ms) end
   end
   if not state then
@@ -101,6 +102,7 @@ for budget = 0, 1 do
     redis.call('PEXPIRE', use, 62 * slot_ms)
   end
 end
+for _, each in ipairs(old) do redis.call('HDEL', each[1], each[2]) end
 if not state then
   redis.call('HSET', KEYS[5], 'state', 'held', 'slot', slot, 'tokens', tokens)
   redis.call('PEXPIRE', KEYS[5], ARGV[4])
@@ -116,10 +118,10 @@ SETTLE = Script(
     + """
 local record = redis.call('HMGET', KEYS[1], 'state', 'slot', 'tokens')
 if record[1] == 'spent' then return 0 end
+redis.call('ZREM', KEYS[2], ARGV[3]) -- first, so that a Redis without memory does it too
+redis.call('ZREM', KEYS[4], ARGV[3])
 redis.call('HSET', KEYS[1], 'state', 'spent')
 redis.call('PEXPIRE', KEYS[1], ARGV[1])
-redis.call('ZREM', KEYS[2], ARGV[3])
-redis.call('ZREM', KEYS[4], ARGV[3])
 if ARGV[4] == 'unknown' or not record[3] then return 1 end
 local never = ARGV[4] == 'never'
 local change = (never and 0 or tonumber(ARGV[4])) - tonumber(record[3])

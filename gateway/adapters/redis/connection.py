@@ -11,7 +11,7 @@ from typing import Any
 from redis.asyncio import BlockingConnectionPool, Redis, RedisCluster
 from redis.asyncio.cluster import ClusterNode
 from redis.asyncio.retry import Retry
-from redis.asyncio.sentinel import Sentinel
+from redis.asyncio.sentinel import Sentinel, SentinelConnectionPool
 from redis.backoff import NoBackoff
 from redis.exceptions import (
     AuthenticationError,
@@ -55,6 +55,15 @@ def open_redis(url: str, wait_ms: int) -> Client:
         )
     except (ValueError, TypeError, RedisError, RedisClusterException):
         raise ConfigurationError("redis_url", "GATEWAY_REDIS_URL is not a Redis URL") from None
+
+
+async def close_redis(client: Client) -> None:
+    """With the connections to the sentinels, which redis-py leaves open."""
+    pool = None if isinstance(client, RedisCluster) else client.connection_pool
+    if isinstance(pool, SentinelConnectionPool):
+        for sentinel in pool.sentinel_manager.sentinels:
+            await sentinel.aclose()
+    await client.aclose()
 
 
 def _of_server(url: str, given: dict[str, Any], seconds: float) -> Redis:

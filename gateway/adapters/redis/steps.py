@@ -9,7 +9,7 @@ from redis.asyncio import RedisCluster
 
 from gateway.adapters.redis.call_scripts import RESERVE, SETTLE
 from gateway.adapters.redis.calls import Call
-from gateway.adapters.redis.connection import Client, open_redis, redis_errors
+from gateway.adapters.redis.connection import Client, close_redis, open_redis, redis_errors
 from gateway.adapters.redis.places import ALONE, FORGET, INCARNATION, REGISTRY, SILENT, Place
 from gateway.adapters.redis.process_scripts import BEAT, LEAVE, LOOK, START
 from gateway.adapters.redis.script import Script
@@ -107,7 +107,7 @@ class QuotaSteps:
         if self._running:
             await asyncio.wait(self._running, timeout=within_s)
         with redis_errors():
-            await self._redis.aclose()
+            await close_redis(self._redis)
 
     async def _server(self) -> dict[str, Any]:
         with redis_errors():
