@@ -170,8 +170,8 @@ async def test_a_flush_doesnt_free_the_part_of_who_is_cut_off(redis: RedisServer
         first.release()
 
 
-async def test_lost_replies_dont_make_a_process_look_heard(redis: RedisServer) -> None:
-    """Its beats arrive, but it can't know: it goes on alone, and its part is withheld."""
+async def test_a_process_that_hears_nothing_goes_on_alone(redis: RedisServer) -> None:
+    """Though it may be heard: its part is withheld."""
     async with pair(redis) as two:
         two.proxy.hold_replies()
         await until_alone(two.far)

@@ -15,7 +15,7 @@ from tests.harness.process import eventually, gone, refused
 from tests.harness.wire import ask
 from tests.integration.production_world import QUESTION
 
-PATIENCE_S = 240
+PATIENCE_S = 600
 _STUB = (sys.executable, "-m", "loadtest.model_stub")
 
 
