@@ -97,8 +97,8 @@ class Process:
 
     async def crash(self) -> None:
         """Its calls are gone with it, and nobody is told."""
+        self.stop()
         await crash(self.quota)
-        self._scope.cancel()
 
     def stop(self) -> None:
         self._scope.cancel()

@@ -83,7 +83,7 @@ class RedisQuota:
         place = Place.of(key, *self._terms.budgets(tenant, model))
         call = self._calls.get(place)
         if call is None:
-            self._check_name()
+            self._check_place()
             _check_unused(place not in self._returns)
             if self._standing.is_alone(time.monotonic()):
                 call = self._take_alone(place, tokens, on_lost)
@@ -101,7 +101,7 @@ class RedisQuota:
 
     async def ping(self) -> None:
         """Calls may start: Redis is open, or this process goes on alone. Raises QuotaUnavailable."""
-        self._check_name()
+        self._check_place()
         if not self._standing.is_alone(time.monotonic()):
             wait_ms = await self._steps.look()
             _check_open(wait_ms == 0, wait_ms)
@@ -229,7 +229,9 @@ class RedisQuota:
         beating.cancel()
         await asyncio.wait({beating})
 
-    def _check_name(self) -> None:
+    def _check_place(self) -> None:
+        if self._closing.is_set():
+            raise QuotaUnavailable("this process has left the shared quota")
         if self._standing.is_replaced:
             raise QuotaUnavailable("another process has this one's name in the shared quota")
 
