@@ -227,8 +227,8 @@ class Overloaded(Rejection):
     code = "overloaded"
     title = "All places are taken"
 
-    def __init__(self, bulkhead: str, *, retry_after_ms: int) -> None:
-        super().__init__(f"all {bulkhead} places are taken", retry_after_ms=retry_after_ms)
+    def __init__(self, bulkhead: str, *, retry_after_ms: int, budget: SpentBudget | None = None) -> None:
+        super().__init__(f"all {bulkhead} places are taken", retry_after_ms=retry_after_ms, budget=budget)
         self.stage = bulkhead
 
 
@@ -337,6 +337,15 @@ class DocumentRejected(GatewayError):
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(detail)
         self.reason = reason
+
+
+def error_codes() -> list[str]:
+    """Of every class of the tree, sorted."""
+
+    def below(kind: type[GatewayError]) -> set[str]:
+        return {kind.code}.union(*(below(child) for child in kind.__subclasses__()))
+
+    return sorted(below(GatewayError))
 
 
 #: reason code -> what it tells a person

@@ -9,7 +9,7 @@ import anyio
 
 from gateway.admission.holding import HoldTime
 from gateway.context import Deadline
-from gateway.errors import Overloaded
+from gateway.errors import Overloaded, SpentBudget
 
 #: of those that wait, for each place: a bound for the time in which nobody knows how long places are held
 _WAITING_A_PLACE = 16
@@ -118,5 +118,8 @@ class Bulkhead:
         return self._holds.wait_s(self._clock(), self.size, self.waiting)
 
     def _overloaded(self) -> Overloaded:
-        expected_ms = math.ceil(self._expected_s() * 1000)
-        return Overloaded(self._name, retry_after_ms=expected_ms or _UNKNOWN_WAIT_MS)
+        expected_ms = math.ceil(self._expected_s() * 1000) or _UNKNOWN_WAIT_MS
+        budget = SpentBudget(
+            self._name, self.size, window_s=0, remaining=0, reset_s=math.ceil(expected_ms / 1000)
+        )
+        return Overloaded(self._name, retry_after_ms=expected_ms, budget=budget)

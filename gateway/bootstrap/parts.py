@@ -270,16 +270,23 @@ class PartsOpener:
         return model
 
     def second_model(self) -> AnswerModel | None:
-        """Where there is one. Readiness doesn't ask for it: it is there for when others are down."""
+        """Where there is one. Readiness then wants either of the two: one of them is enough to answer."""
         settings = self._settings
         if settings.fallback_model_base_url is None:
             return None
-        return self._outside_model(
+        second = self._outside_model(
             settings.fallback_model_base_url,
             settings.fallback_model_name or "",
             settings.fallback_model_api_key,
             settings.fallback_model_max_sensitivity,
         )
+        first = self.checks["model"]
+
+        async def either() -> bool:
+            return await first() is not False or await second.ping()
+
+        self.checks["model"] = either
+        return second
 
     def _outside_model(
         self, base_url: str, name: str, api_key: SecretStr | None, max_sensitivity: int

@@ -13,6 +13,7 @@ from prometheus_client import (
 )
 
 from gateway.access.authorizer import DropReason
+from gateway.errors import error_codes
 from gateway.observe.hooks import ModelCall, Retry, Stage
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0)
@@ -50,6 +51,9 @@ class Metrics:
             "Requests that admission turned away.",
             "stage",
             ("rate", "sessions", "embedding", "retrieval", "rerank", "generation", "quota", "draining"),
+        )
+        self._failures = self._counter(
+            "gateway_failures", "Questions ended by an error, by its code.", "code", error_codes()
         )
         self._cancels = self._counter("gateway_cancels", "Sessions ended early.", "reason", close_reasons)
         self._drops = self._counter(
@@ -123,6 +127,9 @@ class Metrics:
 
     def rejection(self, stage: str) -> None:
         self._rejections.labels(stage).inc()
+
+    def failure(self, code: str) -> None:
+        self._failures.labels(code).inc()
 
     def cancel(self, reason: str) -> None:
         self._cancels.labels(reason).inc()

@@ -10,12 +10,15 @@ from typing import Any
 import anyio
 import pytest
 
+from gateway.adapters.memory.models import FixedEmbedder
 from gateway.adapters.openai.model import OpenAIModel
 from gateway.answer.fault import ModelRefused, ModelThrottled, ModelUnreached
 from gateway.answer.prompt import Message, Prompt
+from gateway.bootstrap.parts import PartsOpener
 from gateway.client import StreamEvent
 from gateway.context import Deadline
 from gateway.errors import UpstreamFailed
+from gateway.settings import Settings
 from loadtest.model_stub import ModelStub, serve_stub
 from tests.harness.process import eventually
 from tests.harness.serving import serving_world
@@ -262,3 +265,20 @@ async def test_a_connection_that_never_was_is_told_from_one_that_broke() -> None
     server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
     async with server, endpoint_at(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1") as model:
         assert type(await failure_of(model)) is UpstreamFailed
+
+
+@pytest.mark.parametrize(("first_up", "second_up"), [(True, False), (False, True), (False, False)])
+async def test_readiness_wants_one_of_the_two_endpoints(first_up: bool, second_up: bool) -> None:
+    """A balancer must not drop a gateway that still answers."""
+    async with serve_stub() as stub, AsyncExitStack() as stack:
+        nobody = "http://127.0.0.1:9/v1"
+        settings = Settings(
+            model_base_url=stub.base_url if first_up else nobody,
+            model_name="stub",
+            fallback_model_base_url=stub.base_url if second_up else nobody,
+            fallback_model_name="stub",
+        )
+        opener = PartsOpener(settings, stack)
+        opener.model(FixedEmbedder())
+        opener.second_model()
+        assert await opener.checks["model"]() is (first_up or second_up)

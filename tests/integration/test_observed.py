@@ -5,9 +5,10 @@ import json
 import pytest
 import structlog
 
-from gateway.adapters.memory.models import FixedEmbedder, ScriptedModel
+from gateway.adapters.memory.models import FixedEmbedder, Gate, ScriptedModel
+from gateway.errors import EmbedderUnavailable
 from tests.harness.serving import serving_world
-from tests.harness.wire import ask, request
+from tests.harness.wire import ask, connected, request
 from tests.harness.world import World
 
 SECRET_WORDS = "The vault combination is kingfisher."
@@ -75,6 +76,41 @@ async def test_the_five_capacity_metrics_count_what_happened() -> None:
         assert await metric(port, 'gateway_model_calls_total{kind="generation"}') == 1
         assert await metric(port, 'gateway_answers_total{status="ANSWERED"}') == 1
         assert await metric(port, "gateway_active_streams") == 0
+
+
+async def test_who_is_turned_away_is_counted_and_told_when_to_come_again() -> None:
+    """No place: a status with its budget in headers, a count; no audit entry, for nothing was looked at."""
+    gate = Gate()
+    world = World(
+        model=ScriptedModel(["42 [1]."], hold={0: gate}), generation_concurrency=1, generation_wait_ms=0
+    )
+    await world.learn(TEXT)
+    async with serving_world(world) as port, connected(port) as first:
+        await first.ask(world.token(), QUESTION)
+        await gate.reached.wait()
+        head, _ = await ask(port, world.token(), QUESTION)
+        gate.release.set()
+        await first.all_events()
+        assert head.status == 503
+        assert head.headers["retry-after"] == "1"
+        assert head.headers["ratelimit-policy"] == '"generation";q=1;qu="concurrent-requests"'
+        assert head.headers["ratelimit"] == '"generation";r=0;t=1'
+        assert await metric(port, 'gateway_rejections_total{stage="generation"}') == 1
+        await world.registry.idle()
+    assert len(await world.catalog.entries("acme", 10, "answer")) == 1
+
+
+async def test_failures_and_a_process_that_leaves_are_counted() -> None:
+    """Each by its code; who comes while it drains counts as turned away."""
+    world = World(embedder=FixedEmbedder(error=EmbedderUnavailable()))
+    await world.learn(TEXT)
+    async with serving_world(world) as port:
+        await ask(port, world.token(), QUESTION)
+        world.registry.refuse_new()
+        head, _ = await ask(port, world.token(), QUESTION)
+        assert head.status == 503
+        assert await metric(port, 'gateway_failures_total{code="embedder_unavailable"}') == 1
+        assert await metric(port, 'gateway_rejections_total{stage="draining"}') == 1
 
 
 @pytest.mark.parametrize("dimension", [32, 16])

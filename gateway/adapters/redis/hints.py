@@ -8,9 +8,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from redis.exceptions import RedisError
+from redis.exceptions import RedisClusterException, RedisError
 
-from gateway.adapters.redis.connection import open_redis
+from gateway.adapters.redis.connection import close_redis, open_redis
 from gateway.observe.logging import get_logger
 
 _STREAM = "gateway:rights"
@@ -21,7 +21,7 @@ _TELL_MS = 250
 #: how long one read may wait for news, and for Redis to say that there is none
 _NEWS_MS, _READ_MS = 5_000, 7_000
 _PAUSES_S = (0.1, 0.5, 2.0, 5.0)
-_ERRORS = (RedisError, OSError)
+_ERRORS = (RedisError, RedisClusterException, OSError)
 
 _log = get_logger("revocations")
 
@@ -58,8 +58,8 @@ class RedisHints:
             _log.warning("revocations.hint_untold", part="redis", cause=type(error).__name__)
 
     async def aclose(self) -> None:
-        await self._telling.aclose()
-        await self._reading.aclose()
+        await close_redis(self._telling)
+        await close_redis(self._reading)
 
     async def _newest(self) -> str:
         """The id to read on from."""

@@ -11,7 +11,7 @@ from starlette.types import Receive, Scope, Send
 
 from gateway.answer.question import Question, checked_text
 from gateway.context import Deadline
-from gateway.errors import DeadlineExceeded, GatewayError, InvalidField, NotFound, Rejection
+from gateway.errors import DeadlineExceeded, GatewayError, InvalidField, NotFound, Rejection, ShuttingDown
 from gateway.observe.audit import AuditRecord
 from gateway.observe.hooks import Stage
 from gateway.observe.logging import get_logger
@@ -53,6 +53,8 @@ class Answers:
         session.when_ended(lambda: services.ended.remember(session))
         watch = ClientWatch(receive, settings.body_max_bytes, lambda: session.cancel(_goodbye(connection)))
         try:
+            if services.registry.draining:
+                services.metrics.rejection(ShuttingDown.stage)
             with services.registry.registered(session):
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(watch.run)
@@ -115,6 +117,8 @@ def _failed(services: Services, session: Session, trace: Trace, error: GatewayEr
         trace.note(code=error.code)
         if isinstance(error, Rejection):
             services.metrics.rejection(error.stage)
+        else:
+            services.metrics.failure(error.code)
 
 
 async def _path(
@@ -177,8 +181,13 @@ async def _settle(services: Services, session: Session, trace: Trace) -> None:
         services.metrics.cancel(reason.value)
     trace.note(close_reason=reason.value, status=status)
     _log.info("answer.ended", **trace.record())
-    if session.principal is not None:
+    if not _turned_away(session):
         await _audit(services, session, trace)
+
+
+def _turned_away(session: Session) -> bool:
+    """By admission, before anything was found for it: many may come at once, and counting them is enough."""
+    return isinstance(session.failure, Rejection) and not session.documents
 
 
 async def _audit(services: Services, session: Session, trace: Trace) -> None:
