@@ -52,19 +52,21 @@ class Answers:
             connection.leave_with_eof()
         session.when_ended(lambda: services.ended.remember(session))
         watch = ClientWatch(receive, settings.body_max_bytes, lambda: session.cancel(_goodbye(connection)))
-        try:
-            if services.registry.draining:
-                services.metrics.rejection(ShuttingDown.stage)
-            with services.registry.registered(session):
+        if services.registry.draining:
+            services.metrics.rejection(ShuttingDown.stage)
+        with services.registry.registered(session):
+            try:
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(watch.run)
                     tasks.start_soon(_pump, services, session, trace, HTTPConnection(scope), watch)
                     await _respond(services, session, scope, watch, send)
                     session.cancel(CloseReason.CLIENT_GONE)  # changes nothing when it has ended
                     tasks.cancel_scope.cancel()
-        finally:
-            session.release_all()
-            _measure_cancel(services, session)
+            finally:
+                session.release_all()
+                _measure_cancel(services, session)
+                with anyio.move_on_after(_SETTLE_S, shield=True):
+                    await _settle(services, session, trace)
 
 
 def _goodbye(connection: Connection | None) -> CloseReason:
@@ -96,20 +98,16 @@ async def _pump(
     """Runs the path inside the session's cancel scope and turns every failure into its end."""
     deadline = Deadline.after(services.settings.total_cap_ms)
     session.cancel_scope.deadline = anyio.current_time() + deadline.remaining()
-    try:
-        with session.cancel_scope:
-            try:
-                await _path(services, session, trace, request, watch, deadline)
-            except GatewayError as error:
-                _failed(services, session, trace, error)
-            except Exception:  # noqa: BLE001 - the last frame before the client: logged, then told as internal_error
-                _log.exception("answer.defect", request_id=session.request_id)
-                _failed(services, session, trace, GatewayError())
-        if session.close_reason is None:  # nobody ended it, so its scope's own deadline did
-            _failed(services, session, trace, DeadlineExceeded("total"))
-    finally:
-        with anyio.move_on_after(_SETTLE_S, shield=True):
-            await _settle(services, session, trace)
+    with session.cancel_scope:
+        try:
+            await _path(services, session, trace, request, watch, deadline)
+        except GatewayError as error:
+            _failed(services, session, trace, error)
+        except Exception:  # noqa: BLE001 - the last frame before the client: logged, then told as internal_error
+            _log.exception("answer.defect", request_id=session.request_id)
+            _failed(services, session, trace, GatewayError())
+    if session.close_reason is None:  # nobody ended it, so its scope's own deadline did
+        _failed(services, session, trace, DeadlineExceeded("total"))
 
 
 def _failed(services: Services, session: Session, trace: Trace, error: GatewayError) -> None:
@@ -134,13 +132,13 @@ async def _path(
         principal = await services.verifier.verify(bearer_token(request.headers))
     principal.require("ask")
     await services.rate.admit(principal)
-    session.hold(await services.sessions.acquire(deadline))
     session.principal = principal
     trace.note(tenant=principal.tenant)
     query_fields(request)
     require_json(request.headers)
     body = json_object(await watch.body(), _FIELDS)
     question = _question(body, services.settings.question_max_chars)
+    session.hold(await services.sessions.acquire(deadline))  # not before: a body may never come to its end
     if question.conversation_id:
         trace.note(conversation=question.conversation_id)
     await services.orchestrator.answer(session, trace, principal, question, deadline)
@@ -169,7 +167,7 @@ def _name(body: Mapping[str, object], name: str) -> str | None:
 
 
 async def _settle(services: Services, session: Session, trace: Trace) -> None:
-    """Step 16: written down once, whatever the end was."""
+    """Step 16: written down once, whatever the end was; nothing is held any more, so it may take its time."""
     reason = session.close_reason or CloseReason.FAILED  # none: sending it broke, or the process is ending
     status = None if session.status is None else session.status.value
     if trace.first_text_ms is not None:
