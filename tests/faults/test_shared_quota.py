@@ -42,6 +42,27 @@ class Crowd:
 
 
 @pytest.mark.fault("FLT-6")
+async def test_a_redis_that_hangs_lets_nothing_in_and_comes_back(city: City, evidence: Note) -> None:
+    """While it hangs no call begins, on either gateway; then answers again, without a restart."""
+    with anyio.fail_after(PATIENCE_S):
+        await city.script_model(tokens=[*TOKENS, "[1]"], cadence_ms=50)
+        crowd = Crowd(city)
+        async with anyio.create_task_group() as tasks:
+            for _ in range(ASKERS):
+                tasks.start_soon(crowd.ask_on)
+            await crowd.until_answered(LIMIT)
+            city.town.redis.pause()
+            await eventually(lambda: _refuses(city))
+            city.town.redis.resume()
+            await crowd.until_answered(LIMIT)
+            crowd.stopping = True
+        most = most_at_once(await city.calls())
+    assert most <= LIMIT
+    evidence(f"limit {LIMIT}; at most {most} calls at once, before and after; {counted(crowd.answers)}")
+
+
+@pytest.mark.soak
+@pytest.mark.fault("FLT-6")
 async def test_the_global_limit_holds_while_redis_and_processes_fail(city: City, evidence: Note) -> None:
     """Redis paused, flushed and stopped, a process killed: at no moment more calls than the limit at the
     model, and answers again after each.

@@ -92,6 +92,7 @@ async def abort_rounds(port: int, token: str, rounds: int) -> None:
             clients.create_task(client())
 
 
+@pytest.mark.soak
 async def test_a_server_process_holds_nothing_after_a_thousand_aborts(tmp_path: Path) -> None:
     """Streams, places, descriptors, threads and memory are those of after the warm-up; so is the answer."""
     async with serve_stub(tokens=WORDS, cadence_ms=25) as stub:

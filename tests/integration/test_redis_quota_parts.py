@@ -180,6 +180,7 @@ async def test_a_process_that_hears_nothing_goes_on_alone(redis: RedisServer) ->
         two.proxy.flow()
 
 
+@pytest.mark.soak
 async def test_a_newcomer_has_no_part_while_the_whole_is_given_away(redis: RedisServer) -> None:
     """One that is cut off can't hear that it must do with less."""
     async with pair(redis) as two, proxy_to(redis.port) as proxy:
@@ -283,6 +284,7 @@ async def test_two_processes_of_one_name_are_noticed(redis: RedisServer) -> None
         await reserve_soon(two.far, "r2")
 
 
+@pytest.mark.soak
 async def test_rates_that_were_used_alone_stay_withheld_for_a_window(redis: RedisServer) -> None:
     """From the others, who else could use them a second time."""
     window_s = 1.2
