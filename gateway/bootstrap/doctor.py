@@ -118,7 +118,7 @@ class _Examination:
         self._released = await catalog.active_spaces()
 
     async def _look_at_embedder(self) -> None:
-        embedder = await self._opener.embedder()
+        embedder = await self._opener.models.embedder()
         space = embedder.space
         await embedder.embed(["Does it answer?"], Deadline.after(_EMBED_CAP_MS))
         self._ok("embedder", f"{space.space_id}, {space.dimension} dimensions")
@@ -134,7 +134,7 @@ class _Examination:
         store = await self._opener.vectors(may_create=False)
         self._ok("vector_store", f"Milvus {await store.server_version()}")
         self._look_at_powers("vector_store", await store.privileges())
-        space = self._opener.offline_embedder().space
+        space = self._opener.models.offline_embedder().space
         self._ok("vector_store", f"the collection {await store.prepare(space)} is there")
 
     async def _look_at_objects(self) -> None:
@@ -173,7 +173,7 @@ class _Examination:
         if self._settings.model_base_url is None:
             self._ok("model", "extractive: sentences of the evidence")
             return
-        model = self._opener.model(await self._opener.embedder())
+        model = self._opener.models.model(await self._opener.models.embedder())
         if await self._opener.checks["model"]():
             self._ok("model", f"{model.name} answers")
         else:

@@ -45,7 +45,7 @@ async def migrate_parts(
             say(f"catalog: {runtime_account} may read and write rows")
         if settings.milvus_uri is not None:
             vectors = await opener.vectors(may_create=True)
-            collection = await vectors.prepare(opener.offline_embedder().space)
+            collection = await vectors.prepare(opener.models.offline_embedder().space)
             say(f"vector store: Milvus {await vectors.server_version()}, collection {collection}")
             if milvus_account is not None:
                 await _let_in(opener, vectors, *milvus_account)

@@ -68,7 +68,7 @@ async def _import_parts(
     settings: Settings, opener: PartsOpener, stack: AsyncExitStack, *, answering: bool = False
 ) -> ImportParts:
     catalog = await opener.catalog()
-    offline_embedder = opener.offline_embedder()
+    offline_embedder = opener.models.offline_embedder()
     space = offline_embedder.space
     if settings.env == "production":
         refuse_powerful("the database's account", await catalog.excess_privileges())
@@ -92,7 +92,7 @@ async def _import_parts(
 async def _serving_parts(settings: Settings, stack: AsyncExitStack) -> Parts:
     opener = PartsOpener(settings, stack)
     importing = await _import_parts(settings, opener, stack, answering=True)
-    embedder = await opener.embedder()
+    embedder = await opener.models.embedder()
     pepper = opener.pepper()
     return Parts(
         catalog=importing.catalog,
@@ -105,9 +105,9 @@ async def _serving_parts(settings: Settings, stack: AsyncExitStack) -> Parts:
         verifier=opener.verifier(importing.catalog, pepper),
         api_keys=pepper,
         embedder=embedder,
-        model=opener.model(embedder),
-        second_model=opener.second_model(),
-        moderator=opener.moderator(),
+        model=opener.models.model(embedder),
+        second_model=opener.models.second_model(),
+        moderator=opener.models.moderator(),
         quota=await opener.answering_quota(),
         hints=opener.hints(),
         orders=None if settings.database_url is None else importing.catalog,

@@ -8,7 +8,6 @@ import secrets
 import socket
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import SecretStr
@@ -16,8 +15,6 @@ from pydantic import SecretStr
 from gateway.access.apikey import ApiKeyStore
 from gateway.access.principal import IdentityVerifier
 from gateway.adapters.embedded.calibration import calibration_of
-from gateway.adapters.embedded.embedder import BundledEmbedder
-from gateway.adapters.embedded.phrases import PhraseModerator
 from gateway.adapters.identity.api_keys import ApiKeyVerifier, Pepper, Verifiers
 from gateway.adapters.milvus.client import Endpoint
 from gateway.adapters.milvus.layout import server_layout
@@ -25,10 +22,9 @@ from gateway.adapters.milvus.store import MilvusStore
 from gateway.adapters.objects import StoredObjects, open_objects
 from gateway.adapters.sql.catalog import SqlCatalog, open_catalog, open_postgres
 from gateway.admission.quota import Quota
-from gateway.answer.model import AnswerModel
-from gateway.answer.moderation import Moderator
 from gateway.bootstrap.fitness import refuse_powerful
 from gateway.bootstrap.identity import local_key, made_data_dir
+from gateway.bootstrap.models import ModelsOpener, plain
 from gateway.bootstrap.quota import local_quota, quota_name, quota_terms
 from gateway.bootstrap.waiting import patiently
 from gateway.context import Deadline
@@ -42,13 +38,11 @@ from gateway.errors import (
     VectorStoreUnavailable,
 )
 from gateway.release.model import EmbeddingSpace, RetrievalConfig
-from gateway.retrieval.embedding import Embedder
 from gateway.settings import Settings
 from gateway.stream.hints import ChangeHints
 from gateway.web.readiness import Check
 
 if TYPE_CHECKING:
-    from gateway.adapters.openai.model import OpenAIModel
     from gateway.adapters.redis.quota import RedisQuota
 
 T = TypeVar("T")
@@ -56,7 +50,6 @@ T = TypeVar("T")
 _PING_MS = 1500
 #: the first one connects, which takes pymilvus a second on a machine that is busy
 _CONNECT_MS = 10_000
-_OFFLINE_RETRIES = 4
 
 
 class PartsOpener:
@@ -66,6 +59,7 @@ class PartsOpener:
         self._settings = settings
         self._stack = stack
         self.checks: dict[str, Check] = {}
+        self.models = ModelsOpener(settings, stack, self.checks)
 
     async def catalog(self) -> SqlCatalog:
         """SQLite belongs to this process alone; a PostgreSQL database must have been migrated before."""
@@ -97,7 +91,7 @@ class PartsOpener:
             store = MilvusStore(lite.endpoint)
             self._stack.push_async_callback(store.aclose)
         else:
-            store = self.vectors_as(_plain(settings.milvus_token) or "", may_create=may_create)
+            store = self.vectors_as(plain(settings.milvus_token) or "", may_create=may_create)
 
         async def first_ping() -> None:
             await store.ping(Deadline.after(_CONNECT_MS))
@@ -140,41 +134,6 @@ class PartsOpener:
         self.checks["object_store"] = objects.ping
         return objects
 
-    async def embedder(self) -> Embedder:
-        """For questions: fails at once rather than late."""
-        if self._settings.embedding_base_url is None:
-            return await BundledEmbedder.load()
-        return self._outside_embedder(retries=0)
-
-    def offline_embedder(self) -> Embedder:
-        """For imports, beside the questions' one: in a child, or with retries."""
-        if self._settings.embedding_base_url is None:
-            from gateway.adapters.children.embedding_child import ChildEmbedder
-
-            child = ChildEmbedder()
-            self._stack.push_async_callback(child.aclose)
-            return child
-        return self._outside_embedder(retries=_OFFLINE_RETRIES)
-
-    def _outside_embedder(self, retries: int) -> Embedder:
-        from gateway.adapters.openai.embedding import OpenAIEmbedder
-
-        settings = self._settings
-        embedder = OpenAIEmbedder(
-            settings.embedding_base_url or "",
-            settings.embedding_name or "",
-            _plain(settings.embedding_api_key),
-            settings.embedding_dimension or 0,
-            max_sensitivity=settings.embedding_max_sensitivity,
-            connect_cap_ms=settings.connect_cap_ms,
-            batch=settings.embedding_batch,
-            retries=retries,
-            send_dimension=settings.embedding_send_dimension,
-        )
-        self._stack.push_async_callback(embedder.aclose)
-        self.checks["embedder"] = embedder.ping
-        return embedder
-
     def config(self, space: EmbeddingSpace) -> RetrievalConfig:
         """What new releases of the space say about the gate."""
         return calibration_of(space, self._settings.calibration) or RetrievalConfig.uncalibrated(space)
@@ -205,7 +164,7 @@ class PartsOpener:
 
     def pepper(self) -> Pepper | None:
         """In production only the one that is set; in development one is made beside the local key."""
-        if (given := _plain(self._settings.api_key_pepper)) is not None:
+        if (given := plain(self._settings.api_key_pepper)) is not None:
             return Pepper(given.encode())
         return (
             None
@@ -252,92 +211,10 @@ class PartsOpener:
             ways.append(hints)
         return tuple(ways)
 
-    def model(self, embedder: Embedder) -> AnswerModel:
-        """The endpoint's, or sentences of the evidence."""
-        settings = self._settings
-        if settings.model_base_url is None:
-            from gateway.adapters.embedded.extractive import ExtractiveModel
-
-            self.checks["model"] = _always
-            return ExtractiveModel(embedder)
-        model = self._outside_model(
-            settings.model_base_url,
-            settings.model_name,
-            settings.model_api_key,
-            settings.model_max_sensitivity,
-        )
-        self.checks["model"] = model.ping
-        return model
-
-    def second_model(self) -> AnswerModel | None:
-        """Where there is one. Readiness then wants either of the two: one of them is enough to answer."""
-        settings = self._settings
-        if settings.fallback_model_base_url is None:
-            return None
-        second = self._outside_model(
-            settings.fallback_model_base_url,
-            settings.fallback_model_name or "",
-            settings.fallback_model_api_key,
-            settings.fallback_model_max_sensitivity,
-        )
-        first = self.checks["model"]
-
-        async def either() -> bool:
-            return await first() is not False or await second.ping()
-
-        self.checks["model"] = either
-        return second
-
-    def _outside_model(
-        self, base_url: str, name: str, api_key: SecretStr | None, max_sensitivity: int
-    ) -> "OpenAIModel":
-        from gateway.adapters.openai.model import OpenAIModel
-
-        settings = self._settings
-        model = OpenAIModel(
-            base_url,
-            name,
-            _plain(api_key),
-            max_sensitivity=max_sensitivity,
-            connect_cap_ms=settings.connect_cap_ms,
-            first_token_cap_ms=settings.first_token_cap_ms,
-            idle_cap_ms=settings.idle_cap_ms,
-        )
-        self._stack.push_async_callback(model.aclose)
-        return model
-
-    def moderator(self) -> Moderator | None:
-        """Where answers are checked: the endpoint's, or a file of phrases."""
-        settings = self._settings
-        if settings.moderation == "off":
-            return None
-        if settings.moderation_base_url is None:
-            return PhraseModerator.load(settings.moderation_phrases or Path())
-        from gateway.adapters.openai.moderation import OpenAIModerator
-
-        moderator = OpenAIModerator(
-            settings.moderation_base_url,
-            settings.moderation_name,
-            _plain(settings.moderation_api_key),
-            max_sensitivity=settings.moderation_max_sensitivity,
-            connect_cap_ms=settings.connect_cap_ms,
-        )
-        self._stack.push_async_callback(moderator.aclose)
-        self.checks["moderation"] = moderator.ping
-        return moderator
-
     async def _wait_for(self, part: str, open_part: Callable[[], Awaitable[T]], down: type[Unavailable]) -> T:
         return await patiently(part, self._settings.start_wait_s, open_part, down)
-
-
-async def _always() -> bool:
-    return True
 
 
 def process_name() -> str:
     """Unique among all processes on all machines, and readable."""
     return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
-
-
-def _plain(secret: SecretStr | None) -> str | None:
-    return None if secret is None else secret.get_secret_value()

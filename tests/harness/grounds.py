@@ -111,7 +111,7 @@ async def opened(side: Side, folder: Path) -> AsyncIterator[SideWorlds]:
             objects = await opener.objects()
         parser = ChildParser(cap_s=settings.parse_cap_s, max_bytes=settings.document_max_bytes)
         stack.push_async_callback(parser.aclose)
-        embedder, offline_embedder = await opener.embedder(), opener.offline_embedder()
+        embedder, offline_embedder = await opener.models.embedder(), opener.models.offline_embedder()
         pepper = opener.pepper()
         assert pepper is not None, "development makes one"
         ground = Ground(

@@ -279,6 +279,6 @@ async def test_readiness_wants_one_of_the_two_endpoints(first_up: bool, second_u
             fallback_model_name="stub",
         )
         opener = PartsOpener(settings, stack)
-        opener.model(FixedEmbedder())
-        opener.second_model()
+        opener.models.model(FixedEmbedder())
+        opener.models.second_model()
         assert await opener.checks["model"]() is (first_up or second_up)

@@ -1,0 +1,146 @@
+"""Models: embedders, answer models and the moderator, bundled or behind an endpoint, as the settings say."""
+
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import SecretStr
+
+from gateway.adapters.embedded.embedder import BundledEmbedder
+from gateway.adapters.embedded.phrases import PhraseModerator
+from gateway.answer.model import AnswerModel
+from gateway.answer.moderation import Moderator
+from gateway.retrieval.embedding import Embedder
+from gateway.settings import Settings
+from gateway.web.readiness import Check
+
+if TYPE_CHECKING:
+    from gateway.adapters.openai.model import OpenAIModel
+
+_OFFLINE_RETRIES = 4
+
+
+class ModelsOpener:
+    """Opens them onto a stack; ``checks`` gets what tells whether they answer."""
+
+    def __init__(self, settings: Settings, stack: AsyncExitStack, checks: dict[str, Check]) -> None:
+        self._settings = settings
+        self._stack = stack
+        self._checks = checks
+
+    async def embedder(self) -> Embedder:
+        """For questions: fails at once rather than late."""
+        if self._settings.embedding_base_url is None:
+            return await BundledEmbedder.load()
+        return self._outside_embedder(retries=0)
+
+    def offline_embedder(self) -> Embedder:
+        """For imports, beside the questions' one: in a child, or with retries."""
+        if self._settings.embedding_base_url is None:
+            from gateway.adapters.children.embedding_child import ChildEmbedder
+
+            child = ChildEmbedder()
+            self._stack.push_async_callback(child.aclose)
+            return child
+        return self._outside_embedder(retries=_OFFLINE_RETRIES)
+
+    def _outside_embedder(self, retries: int) -> Embedder:
+        from gateway.adapters.openai.embedding import OpenAIEmbedder
+
+        settings = self._settings
+        embedder = OpenAIEmbedder(
+            settings.embedding_base_url or "",
+            settings.embedding_name or "",
+            plain(settings.embedding_api_key),
+            settings.embedding_dimension or 0,
+            max_sensitivity=settings.embedding_max_sensitivity,
+            connect_cap_ms=settings.connect_cap_ms,
+            batch=settings.embedding_batch,
+            retries=retries,
+            send_dimension=settings.embedding_send_dimension,
+        )
+        self._stack.push_async_callback(embedder.aclose)
+        self._checks["embedder"] = embedder.ping
+        return embedder
+
+    def model(self, embedder: Embedder) -> AnswerModel:
+        """The endpoint's, or sentences of the evidence."""
+        settings = self._settings
+        if settings.model_base_url is None:
+            from gateway.adapters.embedded.extractive import ExtractiveModel
+
+            self._checks["model"] = _always
+            return ExtractiveModel(embedder)
+        model = self._outside_model(
+            settings.model_base_url,
+            settings.model_name,
+            settings.model_api_key,
+            settings.model_max_sensitivity,
+        )
+        self._checks["model"] = model.ping
+        return model
+
+    def second_model(self) -> AnswerModel | None:
+        """Where there is one. Readiness then wants either of the two: one of them is enough to answer."""
+        settings = self._settings
+        if settings.fallback_model_base_url is None:
+            return None
+        second = self._outside_model(
+            settings.fallback_model_base_url,
+            settings.fallback_model_name or "",
+            settings.fallback_model_api_key,
+            settings.fallback_model_max_sensitivity,
+        )
+        first = self._checks["model"]
+
+        async def either() -> bool:
+            return await first() is not False or await second.ping()
+
+        self._checks["model"] = either
+        return second
+
+    def _outside_model(
+        self, base_url: str, name: str, api_key: SecretStr | None, max_sensitivity: int
+    ) -> "OpenAIModel":
+        from gateway.adapters.openai.model import OpenAIModel
+
+        settings = self._settings
+        model = OpenAIModel(
+            base_url,
+            name,
+            plain(api_key),
+            max_sensitivity=max_sensitivity,
+            connect_cap_ms=settings.connect_cap_ms,
+            first_token_cap_ms=settings.first_token_cap_ms,
+            idle_cap_ms=settings.idle_cap_ms,
+        )
+        self._stack.push_async_callback(model.aclose)
+        return model
+
+    def moderator(self) -> Moderator | None:
+        """Where answers are checked: the endpoint's, or a file of phrases."""
+        settings = self._settings
+        if settings.moderation == "off":
+            return None
+        if settings.moderation_base_url is None:
+            return PhraseModerator.load(settings.moderation_phrases or Path())
+        from gateway.adapters.openai.moderation import OpenAIModerator
+
+        moderator = OpenAIModerator(
+            settings.moderation_base_url,
+            settings.moderation_name,
+            plain(settings.moderation_api_key),
+            max_sensitivity=settings.moderation_max_sensitivity,
+            connect_cap_ms=settings.connect_cap_ms,
+        )
+        self._stack.push_async_callback(moderator.aclose)
+        self._checks["moderation"] = moderator.ping
+        return moderator
+
+
+async def _always() -> bool:
+    return True
+
+
+def plain(secret: SecretStr | None) -> str | None:
+    return None if secret is None else secret.get_secret_value()
