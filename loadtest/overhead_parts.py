@@ -205,6 +205,8 @@ def gateway_settings(stub: Stub, streams: int) -> dict[str, str]:
         "GATEWAY_FIRST_TOKEN_CAP_MS": "30000",
         "GATEWAY_IDLE_CAP_MS": "30000",
         "GATEWAY_TOTAL_CAP_MS": "600000",
+        "GATEWAY_MODEL_CONTEXT_TOKENS": "65536",
+        "GATEWAY_MAX_OUTPUT_TOKENS": "32768",
     }
 
 

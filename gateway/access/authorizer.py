@@ -191,13 +191,16 @@ class Authorizer:
         self._classes: dict[str, tuple[int, str, tuple[AclClass, ...]]] = {}
         self._revocations: dict[str, tuple[int, str, RevocationSet]] = {}
 
-    async def authorize(self, principal: Principal, knowledge_base: str | None) -> AccessScope:
-        """The caller's scope in the named knowledge base, or in their only permitted one.
+    async def authorize(
+        self, principal: Principal, knowledge_base: str | None, stamp: TenantStamp | None = None
+    ) -> AccessScope:
+        """The caller's scope in the named knowledge base, or in their only permitted one; as of the ``stamp``
+        of his tenant, when that was just read for several.
 
         Raises KnowledgeBaseNotFound (missing, foreign and forbidden look alike),
         KnowledgeBaseRequired, PrincipalRevoked, AuthorizerUnavailable, CatalogUnavailable.
         """
-        scopes = await self._scopes(principal, knowledge_base)
+        scopes = await self._scopes(principal, knowledge_base, stamp)
         if not scopes:
             raise KnowledgeBaseNotFound()
         if len(scopes) > 1:
@@ -209,7 +212,7 @@ class Authorizer:
         brings. Raises PrincipalRevoked, CatalogUnavailable.
         """
         stamp = await self._catalog.tenant_stamp(principal.tenant)
-        await self._refuse(principal, await self._revocations_of(principal.tenant, stamp))
+        await self._refuse(principal, await self.revoked(principal.tenant, stamp))
 
     async def permitted(self, principal: Principal) -> list[AccessScope]:
         """Every knowledge base the caller may ask; may be empty."""
@@ -221,9 +224,22 @@ class Authorizer:
             return scope
         return await self.authorize(principal, scope.knowledge_base)
 
-    async def _scopes(self, principal: Principal, name: str | None) -> list[AccessScope]:
-        stamp = await self._catalog.tenant_stamp(principal.tenant)
-        revoked = await self._revocations_of(principal.tenant, stamp)
+    async def revoked(self, tenant: str, stamp: TenantStamp) -> RevocationSet:
+        """What was in force at the stamp or later. Raises CatalogUnavailable."""
+        known = self._revocations.get(tenant)
+        if known is not None and known[:2] == (stamp.revocation_epoch, stamp.incarnation):
+            return known[2]
+        # Every revocation and every lift bumps the epoch; read after the stamp: at worst newer than it says.
+        revoked = await self._catalog.revocations(tenant)
+        self._revocations[tenant] = (stamp.revocation_epoch, stamp.incarnation, revoked)
+        return revoked
+
+    async def _scopes(
+        self, principal: Principal, name: str | None, stamp: TenantStamp | None = None
+    ) -> list[AccessScope]:
+        if stamp is None:
+            stamp = await self._catalog.tenant_stamp(principal.tenant)
+        revoked = await self.revoked(principal.tenant, stamp)
         await self._refuse(principal, revoked)
         names = await self._principals.names(principal)
         denied_as = names & {f"group:{group}" for group in revoked.groups}
@@ -274,12 +290,3 @@ class Authorizer:
         classes = await self._catalog.acl_classes(tenant, kb.kb_id)
         self._classes[kb.kb_id] = (kb.acl_revision, incarnation, classes)
         return classes
-
-    async def _revocations_of(self, tenant: str, stamp: TenantStamp) -> RevocationSet:
-        known = self._revocations.get(tenant)
-        if known is not None and known[:2] == (stamp.revocation_epoch, stamp.incarnation):
-            return known[2]
-        # Every revocation and every lift bumps the epoch; read after the stamp, as above.
-        revoked = await self._catalog.revocations(tenant)
-        self._revocations[tenant] = (stamp.revocation_epoch, stamp.incarnation, revoked)
-        return revoked

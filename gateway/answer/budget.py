@@ -1,5 +1,6 @@
 """The token budget of a prompt: whole passages only, so that no qualifier is ever cut off."""
 
+import re
 from collections.abc import Sequence
 from typing import TypeVar
 
@@ -12,17 +13,39 @@ _FRAME_TOKENS = 400
 _HEADING_TOKENS = 40
 
 
+#: kana, Han characters, Hangul syllables
+_WIDE = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
+
+
+class TokenCount:
+    """The stated estimate of a text that comes in pieces; pieces add up as if they were one."""
+
+    def __init__(self) -> None:
+        self._wide = 0
+        self._bytes = 0
+
+    def add(self, text: str) -> None:
+        if text.isascii():
+            self._bytes += len(text)
+            return
+        wide = sum(map(len, _WIDE.findall(text)))
+        self._wide += wide
+        self._bytes += len(text.encode("utf-8", "replace")) - 3 * wide
+
+    @property
+    def tokens(self) -> int:
+        return self._wide + (self._bytes + 3) // 4
+
+
 def estimate_tokens(text: str) -> int:
     """A stated estimate, for models whose tokenizer isn't at hand.
 
     One token for each Han character, kana or Hangul syllable; for the rest four bytes of UTF-8 a
     token, which overestimates English prose slightly. Never characters alone.
     """
-    wide = sum(
-        1 for c in text if "\u3040" <= c <= "\u30ff" or "\u3400" <= c <= "\u9fff" or "\uac00" <= c <= "\ud7af"
-    )
-    rest = len(text.encode("utf-8", "replace")) - 3 * wide
-    return wide + (max(0, rest) + 3) // 4
+    count = TokenCount()
+    count.add(text)
+    return count.tokens
 
 
 def fit_evidence(

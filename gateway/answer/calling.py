@@ -29,15 +29,18 @@ class ModelCalls:
         *,
         call_tokens: int,
         retries: int,
+        first_token_cap_ms: int,
         policy: OutputPolicy | None = None,
     ) -> None:
         """``call_tokens``: the most one call may use, prompt and answer together. ``retries``: how many calls
-        of one answer may repeat another.
+        of one answer may repeat another. ``first_token_cap_ms``: as long it may be waited for, and as
+        much time it needs then.
         """
         self._endpoints = endpoints
         self._quota = quota
         self._call_tokens = call_tokens
         self._retries = retries
+        self._first_token_s = first_token_cap_ms / 1000
         self._policy = policy
 
     @property
@@ -71,7 +74,7 @@ class ModelCalls:
 
         Raises UpstreamFailed, DeadlineExceeded, AnswerBlocked, ModerationUnavailable.
         """
-        calls = Round(self._endpoints, prompt.evidence, self._retries)
+        calls = Round(self._endpoints, prompt.evidence, self._retries, self._first_token_s)
         trace.note(exported=[item.chunk.chunk_id for item in prompt.evidence])
         asked: list[str] = []
         while True:

@@ -204,7 +204,8 @@ def _numbers(listed: str) -> Iterator[int]:
         last, ranged = number, False
 
 
-_MARKERS = re.compile(r"(?:[ \t]*\[[0-9]{1,3}\])+")
+#: begins where a run of blanks begins, or a long one would be read again from each of them
+_MARKERS = re.compile(r"(?<![ \t])(?:[ \t]*\[[0-9]{1,3}\])+")
 _ITEM_NUMBER = re.compile(r"[0-9]+")
 #: sentences that are checked against one passage; far more than an answer of the usual budget has
 _MOST_CLAIMS = 60

@@ -70,13 +70,18 @@ class Round:
 
     When the first choice fails the second one is asked, once; where there is none, or it may not be asked,
     the first one again. Not more than ``retries`` calls repeat another, but one for the second endpoint.
+    An answer keeps its place while it waits, so it doesn't wait longer than for a first token, and only where
+    the time for one (``first_token_s``) is left after it.
     """
 
-    def __init__(self, endpoints: Endpoints, evidence: Sequence[Evidence], retries: int) -> None:
+    def __init__(
+        self, endpoints: Endpoints, evidence: Sequence[Evidence], retries: int, first_token_s: float
+    ) -> None:
         second = endpoints.second
         self._first = endpoints.first
         self._second = second if second is not None and second.clears(evidence) else None
         self._left = retries
+        self._first_token_s = first_token_s
 
     def after(
         self, asked: Endpoint, failure: UpstreamFailed | DeadlineExceeded, left_s: float
@@ -87,10 +92,15 @@ class Round:
         if self._second is not None and self._second.breaker.admits:
             return NextCall(self._second, Retry.SECOND_ENDPOINT, pause_s=0)
         pause_s = (failure.retry_after_ms or 0) / 1000
-        if self._left == 0 or pause_s >= left_s or isinstance(failure, ModelRefused):
+        if self._left == 0 or not self._worth(pause_s, left_s) or isinstance(failure, ModelRefused):
             return None
         self._left -= 1
         return NextCall(self._first, Retry.SAME_ENDPOINT, pause_s) if self._first.breaker.admits else None
+
+    def _worth(self, pause_s: float, left_s: float) -> bool:
+        if pause_s == 0:
+            return left_s > 0
+        return pause_s <= self._first_token_s <= left_s - pause_s
 
 
 def is_the_endpoints(failure: BaseException) -> bool:

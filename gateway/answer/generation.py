@@ -4,7 +4,7 @@ import io
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gateway.answer.budget import estimate_tokens
+from gateway.answer.budget import TokenCount, estimate_tokens
 from gateway.answer.citation import CitationStream
 from gateway.answer.marker import MarkerHold
 from gateway.answer.model import AnswerModel, ModelFinish, ModelPiece, ModelUsage, TextPiece
@@ -58,8 +58,8 @@ class Generation:
         self._on_first_text = on_first_text
         self._marker = MarkerHold()
         self._citations = CitationStream(known=len(prompt.evidence))
+        self._received = TokenCount()
         # pieces of a token each, kept as they come, would weigh ten times as much
-        self._received = io.StringIO()
         self._text = io.StringIO()
         self._usage: ModelUsage | None = None
         self._finish = ""
@@ -73,7 +73,7 @@ class Generation:
         if self._usage is not None:
             return Usage(self._usage.input_tokens, self._usage.output_tokens, self._usage.estimated)
         sent = sum(estimate_tokens(message.content) for message in self._prompt.messages)
-        return Usage(sent, estimate_tokens(self._received.getvalue()), estimated=True)
+        return Usage(sent, self._received.tokens, estimated=True)
 
     async def run(self, deadline: Deadline) -> Generated:
         """Raises UpstreamFailed or DeadlineExceeded, and what the outlet raises; text sent stays sent."""
@@ -111,7 +111,7 @@ class Generation:
             self._on_first_text()
         if self._session.close_reason is not None:
             self._trace.hooks.token_after_cancel(1)
-        self._received.write(text)
+        self._received.add(text)
         await self._send(self._citations.feed(self._marker.feed(text)))
 
     async def _send(self, text: str) -> None:

@@ -27,7 +27,7 @@ class ModelUsage:
 
 @dataclass(frozen=True, slots=True)
 class ModelFinish:
-    """The model ended its answer by itself. ``reason`` is ``stop`` or ``length``."""
+    """The answer is whole (``stop``), or was ended by the tokens it may have (``length``)."""
 
     reason: str
 

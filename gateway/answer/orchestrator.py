@@ -10,6 +10,7 @@ from gateway.admission.bulkhead import Bulkhead
 from gateway.admission.stage import stage_time
 from gateway.answer.budget import fit_evidence
 from gateway.answer.calling import ModelCalls
+from gateway.answer.citing import Citing
 from gateway.answer.evidence import Evidence, RefusalReason, calibrated_bias, decide
 from gateway.answer.generation import Generated
 from gateway.answer.prompt import Prompt, build_prompt
@@ -64,6 +65,7 @@ class Orchestrator:
         self._releases = releases
         self._search = search
         self._calls = calls
+        self._citing = Citing()
         self._generation = generation
         self._limits = limits
         self._check_fresh = check_fresh
@@ -127,7 +129,7 @@ class Orchestrator:
         with trace.stage(Stage.GENERATE):
             prompt = self._prompt(question, found.evidence)
             generated = await self._calls.generate(attempt, session, trace, context, prompt)
-        self._finish(session, trace, generated, found.evidence)
+        await self._finish(session, trace, generated, found.evidence)
 
     async def _find(
         self, session: Session, trace: Trace, context: RequestContext, question: Question
@@ -169,10 +171,11 @@ class Orchestrator:
             max_output_tokens=self._output_tokens(question),
         )
 
-    def _finish(
+    async def _finish(
         self, session: Session, trace: Trace, generated: Generated, evidence: tuple[Evidence, ...]
     ) -> None:
         if generated.no_support:
             session.complete(refusal_of((RefusalReason.MODEL_FOUND_NO_SUPPORT,), trace, generated.usage))
         else:
-            session.complete(done_of(generated, evidence, trace))
+            citations = await self._citing.citations(generated, evidence)
+            session.complete(done_of(generated, citations, trace))

@@ -47,22 +47,27 @@ class QuotablePassage:
         wanted = set(self._terms(sentence))
         shares = [_overlap(wanted, own) for own in self._sets]
         best = shares.index(max(shares))
-        if supported(sentence, self._read[best], self._terms):
+        if _supports(wanted, self._sets[best], sentence, self._read[best]):
             return self._pieces[best].source, True
         for first in (best - 1, best):
             pair = self._pieces[first : first + 2] if first >= 0 else []
             both = " ".join(map(_read, pair))
             # A neighbour that adds no term must not lend its numbers or its negation.
-            adds = len(pair) == 2 and _overlap(wanted, self._terms(both)) > shares[best]
-            if adds and supported(sentence, both, self._terms):
+            terms = frozenset(self._terms(both))
+            adds = len(pair) == 2 and _overlap(wanted, terms) > shares[best]
+            if adds and _supports(wanted, terms, sentence, both):
                 return _span(self._content, pair), True
         return self._pieces[best].source, False
 
 
 def supported(sentence: str, quote: str, terms: Terms = plain_terms) -> bool:
     """A plain check, no proof: three fifths of the terms, every number, and the same negation."""
-    wanted = set(terms(sentence))
-    if not wanted or _overlap(wanted, terms(quote)) < 0.6:
+    return _supports(set(terms(sentence)), frozenset(terms(quote)), sentence, quote)
+
+
+def _supports(wanted: set[str], terms: frozenset[str], sentence: str, quote: str) -> bool:
+    """``wanted`` and ``terms`` are those of the sentence and of the quote."""
+    if not wanted or _overlap(wanted, terms) < 0.6:
         return False
     if not set(_DIGITS.findall(sentence)) <= set(_DIGITS.findall(quote)):
         return False
@@ -73,7 +78,7 @@ def _read(piece: Piece) -> str:
     return f"{piece.lead} {piece.text}" if piece.lead else piece.text
 
 
-def _overlap(wanted: set[str], terms: Iterable[str]) -> float:
+def _overlap(wanted: set[str], terms: frozenset[str]) -> float:
     return len(wanted.intersection(terms)) / len(wanted) if wanted else 0.0
 
 

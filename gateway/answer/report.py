@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from gateway.answer.citation import cite_all
 from gateway.answer.evidence import Evidence, RefusalReason
 from gateway.answer.generation import Generated
 from gateway.context import RequestContext
@@ -53,13 +52,13 @@ def _source(item: Evidence) -> Source:
     )
 
 
-def done_of(generated: Generated, evidence: Sequence[Evidence], trace: Trace) -> Done:
+def done_of(generated: Generated, citations: tuple[CitedSource, ...], trace: Trace) -> Done:
     """An answer, whole or ended by its length."""
     trace.note(unknown_citations=generated.unknown_citations, finish=generated.finish_reason)
     return Done(
         status=AnswerStatus.ANSWERED,
         reasons=(),
-        citations=_citations(generated, evidence),
+        citations=citations,
         usage=generated.usage,
         cacheable=generated.cacheable,
         cached=False,
@@ -91,8 +90,3 @@ def timings_of(trace: Trace) -> Timings:
         ttft_ms=None if ttft is None else round(ttft, 1),
         total_ms=round(trace.elapsed_ms, 1),
     )
-
-
-def _citations(generated: Generated, evidence: Sequence[Evidence]) -> tuple[CitedSource, ...]:
-    by_number = {item.n: item.chunk for item in evidence}
-    return cite_all(generated.text, {n: by_number[n] for n in generated.cited})

@@ -38,10 +38,14 @@ _END = re.compile(
 _FENCE = re.compile(r" {0,3}(?P<run>`{3,}|~{3,})")
 _ITEM = re.compile(r"(?P<indent>[ \t]*)(?P<bullet>[-*+•]|\d{1,3}[.)、])[ \t]+(?P<text>\S.*)")
 _HEADING = re.compile(r" {0,3}#{1,6}[ \t]")
-_RULE = re.compile(r"[ \t]*\|?[ \t]*:?-{2,}:?[ \t]*(?:\|[ \t]*:?-{2,}:?[ \t]*)*\|?[ \t]*$")
+# no two runs of blanks side by side, which would be tried against each other
+_RULE = re.compile(r"[ \t]*(?:\|[ \t]*)?:?-{2,}:?[ \t]*(?:\|[ \t]*:?-{2,}:?[ \t]*)*(?:\|[ \t]*)?$")
 _THEMATIC = re.compile(r" {0,3}(?:[-*_][ \t]*){3,}$")
 _COMMAND = re.compile(r"[ \t]*\$ \S|(?: {4}|\t)\S")
 _CELL = re.compile(r"(?<!\\)\|")
+_NEXT = re.compile(r"\S")
+#: how far back a word is looked for
+_WORD_CHARS = 64
 _HAN = re.compile(r"[\u3000-\u9fff\uff00-\uffef]")
 
 
@@ -58,12 +62,15 @@ def split_sentences(text: str) -> list[str]:
 
 
 def _ends(text: str, start: int, match: re.Match[str]) -> bool:
-    following = text[match.end() :].lstrip()[:1]
+    found = _NEXT.search(text, match.end())
+    following = found[0] if found else ""
     if not following or match["latin"][0] != ".":
         return True
-    words = text[start : match.start()].split()
+    # only the word before matters: with all that is before, "e.g. e.g. …" would be read over and over
+    near = max(start, match.start() - _WORD_CHARS)
+    words = text[near : match.start()].split()
     word = words[-1].lstrip("(\"'[“").lower() if words else ""
-    if following.islower() or (word.isdigit() and len(words) == 1):
+    if following.islower() or (word.isdigit() and len(words) == 1 and near == start):
         return False
     if word in _ABBREVIATIONS:
         return word in _MAYBE_FINAL and following.isupper()

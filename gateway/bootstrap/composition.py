@@ -123,7 +123,7 @@ def compose(
     )
     feed = RevocationFeed(
         registry,
-        Rights(parts.catalog, parts.catalog, authorizer, recheck, leeway_s=settings.token_leeway_s),
+        Rights(parts.catalog, parts.catalog, authorizer, parts.recheck, leeway_s=settings.token_leeway_s),
         poll_s=settings.revocation_poll_ms / 1000,
         bound_s=settings.revocation_bound_ms / 1000,
         hints=[SharedHints(hints, desk.wake) for hints in parts.hints],
@@ -227,6 +227,7 @@ def _calls(settings: Settings, parts: Parts) -> ModelCalls:
         parts.quota,
         call_tokens=settings.model_context_tokens,
         retries=settings.model_retries,
+        first_token_cap_ms=settings.first_token_cap_ms,
         policy=policy,
     )
 

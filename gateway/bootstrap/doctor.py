@@ -92,6 +92,8 @@ class _Examination:
         )
         for text in fitness.incomplete(settings):
             self._failed("settings", "settings_incomplete", text)
+        for text in fitness.too_seldom(settings):
+            self._failed("settings", "polls_too_seldom", text)
         if settings.env == "production":
             for text in fitness.embedded_parts(settings):
                 self._failed("settings", "production_needs_servers", text)

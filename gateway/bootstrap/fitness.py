@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from gateway.errors import ConfigurationError
 from gateway.settings import Settings
+from gateway.stream.orders import ORDER_WAIT_S
 
 #: problems of one kind that are named before the rest is counted
 _NAMED = 4
@@ -12,6 +13,10 @@ _NAMED = 4
 def refuse_unfit(settings: Settings) -> None:
     """Settings that can't work together, or not in production. Raises ConfigurationError."""
     refuse_incomplete(settings)
+    _refuse("polls_too_seldom", "one poll may be missed", too_seldom(settings))
+    _refuse("quota_too_small", "one call may use the model's whole context", too_small(settings))
+    _refuse("quota_lease_too_short", "one renewal may fail", too_short(settings))
+    _refuse("moderation_is_off", "answers would leave unchecked", unused_moderators(settings))
     if settings.env == "production":
         _refuse("production_needs_servers", "production refuses embedded parts", embedded_parts(settings))
     if settings.workers > 1:
@@ -36,6 +41,51 @@ def incomplete(settings: Settings) -> list[str]:
         (moderation, moderator, "GATEWAY_MODERATION_BASE_URL or GATEWAY_MODERATION_PHRASES"),
     )
     return [f"{name} is not set" for given, value, name in needed if given is not None and value is None]
+
+
+def too_seldom(settings: Settings) -> list[str]:
+    """What GATEWAY_REVOCATION_POLL_MS is too long for: hints can fail, so two polls fit into each wait."""
+    order_wait_ms = None if settings.database_url is None else round(ORDER_WAIT_S * 1000)
+    waits = (
+        (settings.revocation_bound_ms, "GATEWAY_REVOCATION_BOUND_MS"),
+        (order_wait_ms, "the wait for a stop in another process"),
+    )
+    return [
+        f"GATEWAY_REVOCATION_POLL_MS is more than half of {name} ({wait_ms} ms)"
+        for wait_ms, name in waits
+        if wait_ms is not None and settings.revocation_poll_ms * 2 > wait_ms
+    ]
+
+
+def too_small(settings: Settings) -> list[str]:
+    """The rates of tokens that no call fits into: what one may use is reserved before it."""
+    rates = (
+        (settings.quota_tokens_per_minute, "GATEWAY_QUOTA_TOKENS_PER_MINUTE"),
+        (settings.model_tokens_per_minute, "GATEWAY_MODEL_TOKENS_PER_MINUTE"),
+    )
+    needed = settings.model_context_tokens
+    return [
+        f"{name} ({rate}) is less than GATEWAY_MODEL_CONTEXT_TOKENS ({needed})"
+        for rate, name in rates
+        if rate is not None and rate < needed
+    ]
+
+
+def too_short(settings: Settings) -> list[str]:
+    """A lease that is over before a second step to renew it could be."""
+    if settings.redis_url is None or settings.quota_cap_ms * 2 < settings.quota_lease_s * 1000:
+        return []
+    return ["GATEWAY_QUOTA_CAP_MS is not less than half of GATEWAY_QUOTA_LEASE_S"]
+
+
+def unused_moderators(settings: Settings) -> list[str]:
+    """What names a moderator while GATEWAY_MODERATION says that there is none."""
+    given = (
+        (settings.moderation_base_url, "GATEWAY_MODERATION_BASE_URL"),
+        (settings.moderation_phrases, "GATEWAY_MODERATION_PHRASES"),
+    )
+    off = settings.moderation == "off"
+    return [f"{name} is set, GATEWAY_MODERATION is off" for value, name in given if off and value is not None]
 
 
 def embedded_parts(settings: Settings) -> list[str]:

@@ -48,8 +48,11 @@ class EventChannel:
                 self._wake()
 
     def close(self, *last: Event, discard: bool = False) -> None:
-        """Accepts nothing after ``last``; with ``discard`` what is unread is dropped first."""
+        """Accepts nothing after ``last``; with ``discard`` that comes in place of all that is unread, also of
+        an earlier last event.
+        """
         if discard:
+            self._closed = False
             self._events.clear()
             self._text.clear()
             self._text_bytes = 0

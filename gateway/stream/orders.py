@@ -1,14 +1,18 @@
 """Orders: a stop, a kill or a look at what runs, carried to every process that may run it.
 
 An answer runs in one process; who stops it may have reached another. An order is a row that every process
-sees within its poll; each does what its own registry allows, and replies. What the row says of its asker is
-compared with the session, as if he had come himself.
+sees at a hint or within its poll; each does what its own registry allows, and whoever had the session says
+so. What the row says of its asker is compared with the session, as if he had come himself.
+
+An order costs every process something, so few may wait at once: who finds no place hears ``overloaded``,
+never "not found", for nobody was asked. Stops and what operators ask for don't take each other's places.
 """
 
 import contextlib
+import re
 import time
 import uuid
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -18,15 +22,23 @@ import anyio
 from gateway.access.principal import Principal
 from gateway.errors import CatalogUnavailable, GatewayError
 from gateway.stream.hints import ChangeHints
+from gateway.stream.places import Places
 from gateway.stream.registry import SessionRegistry
 from gateway.stream.session import Session
 
+#: how long an asker waits for the others
+ORDER_WAIT_S = 1.0
 #: askers look this often for replies
-_LOOK_S = 0.05
+_LOOK_S = 0.1
+#: askers that wait at once in a process, and those of one tenant among them
+_STOPS, _STOPS_OF_TENANT = 16, 8
+_OPERATIONS, _OPERATIONS_OF_TENANT = 8, 4
 #: orders are handled once; ids are remembered longer than any row lives
 _REMEMBERED = 4096
 #: taking an order back must not keep its asker for long
 _WITHDRAW_S = 1.0
+#: what answers are called; nobody needs to be asked for anything else
+_REQUEST_ID = re.compile(r"req_[0-9a-f]{32}")
 
 
 class OrderKind(StrEnum):
@@ -86,11 +98,17 @@ class OrderBoard(Protocol):
         ...
 
     async def open_orders(self) -> list[Order]:
-        """Those that nobody has taken back, oldest first; at most a few hundred."""
+        """Those that nobody has taken back, oldest first; at most a few hundred.
+
+        None that is some seconds older than the newest: its asker waits no more, and mustn't hide others.
+        """
         ...
 
-    async def reply_to_order(self, order_id: str, reply: Reply) -> None:
-        """One reply a process: a second one changes nothing. Nothing happens to an order that is gone."""
+    async def reply_to_orders(self, replies: Mapping[str, Reply]) -> None:
+        """By order id, in one transaction; those to orders that are gone change nothing.
+
+        One reply a process and order counts, the first.
+        """
         ...
 
     async def order_replies(self, order_id: str) -> list[Reply]: ...
@@ -122,7 +140,7 @@ class OrderDesk:
         *,
         hints: Collection[ChangeHints] = (),
         poll_s: float = 0.25,
-        wait_s: float = 1.0,
+        wait_s: float = ORDER_WAIT_S,
         on_failed_step: Callable[[str], None] = lambda _: None,
     ) -> None:
         """``hints`` make the others look sooner; ``on_failed_step`` gets the code of what went wrong."""
@@ -135,11 +153,20 @@ class OrderDesk:
         self._on_failed_step = on_failed_step
         self._woken = anyio.Event()
         self._handled: dict[str, None] = {}  # oldest first
+        self._unsent: dict[str, Reply] = {}  # by order
+        again_ms = round(wait_s * 1000)
+        self._stops = Places("stop", most=_STOPS, most_of_tenant=_STOPS_OF_TENANT, retry_after_ms=again_ms)
+        self._operations = Places(
+            "operation", most=_OPERATIONS, most_of_tenant=_OPERATIONS_OF_TENANT, retry_after_ms=again_ms
+        )
 
     # -- what a request asks for ---------------------------------------------------------------------
 
     async def stop(self, asker: Principal, request_id: str) -> bool:
-        """The asker's own stop; False when no process runs such an answer of his. Raises Unavailable."""
+        """The asker's own stop; False when no process runs such an answer of his.
+
+        Raises Overloaded when too many wait already, CatalogUnavailable; then nobody knows.
+        """
         if self._registry.stop(asker, request_id):
             return True
         return await self._found_elsewhere(OrderKind.STOP, asker, request_id)
@@ -151,7 +178,7 @@ class OrderDesk:
         return await self._found_elsewhere(OrderKind.KILL, operator, request_id)
 
     async def overview(self, operator: Principal) -> Overview:
-        """What runs for the operator's tenant, in every process that replies in time."""
+        """What runs for the operator's tenant, in every process that replies in time; raises as ``stop``."""
         replies = [self._listed(operator.tenant)]
         if self._board is not None:
             order = _order(OrderKind.LIST, operator)
@@ -163,7 +190,7 @@ class OrderDesk:
         )
 
     async def _found_elsewhere(self, kind: OrderKind, asker: Principal, request_id: str) -> bool:
-        if self._board is None:
+        if self._board is None or not _REQUEST_ID.fullmatch(request_id):
             return False
         order = _order(kind, asker, request_id)
         return _any_found(await self._asked(self._board, order, enough=_any_found))
@@ -172,7 +199,14 @@ class OrderDesk:
         self, board: OrderBoard, order: Order, enough: Callable[[Sequence[Reply]], bool]
     ) -> list[Reply]:
         """The others' replies, until they are enough or time is up; the order is gone afterwards."""
-        self._note(order)  # this process has looked already
+        places = self._stops if order.kind is OrderKind.STOP else self._operations
+        with places.taken(order.tenant):
+            self._note(order)  # this process has looked already
+            return await self._replies(board, order, enough)
+
+    async def _replies(
+        self, board: OrderBoard, order: Order, enough: Callable[[Sequence[Reply]], bool]
+    ) -> list[Reply]:
         until = time.monotonic() + self._wait_s
         try:
             await board.post_order(order)
@@ -206,17 +240,29 @@ class OrderDesk:
                 await self._woken.wait()
 
     async def step(self, board: OrderBoard) -> None:
-        """One look: one statement when there is nothing to do."""
-        for order in await board.open_orders():
-            if order.order_id not in self._handled:
-                await board.reply_to_order(order.order_id, self._done(order))
-                self._note(order)
+        """One look: one statement, and one transaction when there is something to say.
 
-    def _done(self, order: Order) -> Reply:
+        A reply that didn't get through is sent again for as long as its order is open.
+        """
+        orders = await board.open_orders()
+        for order in orders:
+            if order.order_id not in self._handled:
+                self._note(order)
+                self._obey(order)
+        still_open = {order.order_id for order in orders}
+        self._unsent = {name: reply for name, reply in self._unsent.items() if name in still_open}
+        if self._unsent:
+            await board.reply_to_orders(self._unsent)
+            self._unsent = {}
+
+    def _obey(self, order: Order) -> None:
+        """Only who had the session has something to say; of what runs, everybody."""
         if order.kind is OrderKind.LIST:
-            return self._listed(order.tenant)
-        obey = self._registry.stop if order.kind is OrderKind.STOP else self._registry.kill
-        return Reply(self._process, found=obey(order, order.request_id))
+            self._unsent[order.order_id] = self._listed(order.tenant)
+            return
+        end = self._registry.stop if order.kind is OrderKind.STOP else self._registry.kill
+        if end(order, order.request_id):
+            self._unsent[order.order_id] = Reply(self._process, found=True)
 
     def _listed(self, tenant: str) -> Reply:
         running = self._registry.of_tenant(tenant)

@@ -42,32 +42,32 @@ class SessionRegistry:
             self._on_change(len(self._sessions))
 
     def stop(self, asker: Asker, request_id: str) -> bool:
-        """The asker's own stop; False when there is no such session of this very asker."""
+        """The asker's own stop; False when there is no such session of this very asker, or all of it has left
+        for him.
+        """
         session = self._sessions.get(request_id)
         if session is None or session.principal is None:
             return False
         owner = session.principal
         if (owner.tenant, owner.subject) != (asker.tenant, asker.subject):
             return False
-        session.cancel(CloseReason.CLIENT_STOP)
-        return True
+        return _ends(session, CloseReason.CLIENT_STOP)
 
     def kill(self, operator: Asker, request_id: str) -> bool:
-        """An operator's kill, within his own tenant."""
+        """An operator's kill, within his own tenant; as ``stop``."""
         session = self._sessions.get(request_id)
         if session is None or session.principal is None:
             return False
         if session.principal.tenant != operator.tenant:
             return False
-        session.cancel(CloseReason.OPERATOR_KILL)
-        return True
+        return _ends(session, CloseReason.OPERATOR_KILL)
 
     def of_tenant(self, tenant: str) -> list[Session]:
         return [s for s in self._sessions.values() if s.principal and s.principal.tenant == tenant]
 
     def identified(self) -> list[Session]:
-        """The running ones whose caller is known."""
-        return [s for s in self._sessions.values() if s.principal and s.close_reason is None]
+        """Those whose caller is known and to whom something may still leave."""
+        return [s for s in self._sessions.values() if s.principal and s.recallable]
 
     def refuse_new(self) -> None:
         """From now on every new session ends at once."""
@@ -76,3 +76,8 @@ class SessionRegistry:
     def cancel_all(self, reason: CloseReason) -> None:
         for session in tuple(self._sessions.values()):
             session.cancel(reason)
+
+
+def _ends(session: Session, reason: CloseReason) -> bool:
+    """Asking twice, or for the end of what something else has cut short, is no mistake."""
+    return session.cancel(reason) or session.close_reason is not CloseReason.COMPLETED

@@ -1,7 +1,8 @@
 """The rights behind a running answer: whether they still hold, and what is told of those that don't."""
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gateway.access.authorizer import (
@@ -12,17 +13,11 @@ from gateway.access.authorizer import (
     Recheck,
     RevocationSet,
     TenantStamp,
+    drop_reason,
 )
 from gateway.access.principal import Principal
 from gateway.access.scope import AccessScope
-from gateway.errors import (
-    Forbidden,
-    GatewayError,
-    NotFound,
-    PermissionsChanged,
-    PrincipalRevoked,
-    TokenExpired,
-)
+from gateway.errors import GatewayError, PrincipalRevoked, TokenExpired
 from gateway.stream.protocol import Revoked
 from gateway.stream.revocation import RevocationCatalog, RevocationKind, RevocationNews
 
@@ -42,9 +37,11 @@ _ACL_CHANGED = "acl_changed"
 _TOKEN_EXPIRED = "token_expired"  # noqa: S105 - a reason, no secret
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Claim:
-    """What one answer rests on: who asks, as whom he was let in, and the documents in its evidence."""
+    """What one answer rests on: who asks, as whom he was let in, and the documents in its evidence. Each is
+    equal to itself only.
+    """
 
     principal: Principal
     scope: AccessScope
@@ -87,6 +84,22 @@ class Loss:
     accepted_at: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Documents on which a verdict is wanted, for a scope."""
+
+    scope: AccessScope
+    documents: frozenset[DocumentRef]
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A claim that doesn't hold any more, and the error that said so."""
+
+    claim: Claim
+    error: GatewayError
+
+
 class Rights:
     """Reads everything fresh. Its methods raise Unavailable of whichever part can't answer."""
 
@@ -95,13 +108,14 @@ class Rights:
         catalog: AccessCatalog,
         revocations: RevocationCatalog,
         authorizer: Authorizer,
-        recheck: Recheck,
+        recheck: Recheck | None = None,
         *,
         leeway_s: float,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """``leeway_s``: how long after its end a token is still believed; ``clock``: its clock, seconds since
-        the epoch.
+        """``recheck``: somebody else's word on documents, who is asked for one scope at a time; None is the
+        catalog's own, which answers for all of them in one statement. ``leeway_s``: how long after its end a
+        token is still believed; ``clock``: its clock, seconds since the epoch.
         """
         self._catalog = catalog
         self._revocations = revocations
@@ -121,48 +135,104 @@ class Rights:
         """One statement for all of them."""
         return await self._catalog.tenant_stamps(tenants)
 
-    async def revoked(self, tenant: str) -> RevocationSet:
-        """What is in force."""
-        return await self._catalog.revocations(tenant)
+    async def stamp(self, tenant: str) -> TenantStamp:
+        return await self._catalog.tenant_stamp(tenant)
 
-    async def check(self, claim: Claim) -> AccessScope | Loss:
-        """The scope as it is now while it covers the documents of the claim."""
-        try:
-            fresh = await self._authorizer.still_holds(claim.principal, claim.scope)
-        except (Forbidden, NotFound) as error:
-            return await self._loss(claim, error)
-        verdicts = await self._recheck.check(fresh, tuple(claim.documents), self._clock())
-        if _ENDING.isdisjoint(verdicts.values()):
-            return fresh
-        return await self._loss(claim, PermissionsChanged())
+    async def revoked(self, tenant: str, stamp: TenantStamp) -> RevocationSet:
+        """What was in force at the stamp or later."""
+        return await self._authorizer.revoked(tenant, stamp)
 
-    async def _loss(self, claim: Claim, error: GatewayError) -> Loss:
+    async def scope(self, principal: Principal, knowledge_base: str, stamp: TenantStamp) -> AccessScope:
+        """As of the stamp or later. Raises Forbidden or NotFound when there is none any more."""
+        return await self._authorizer.authorize(principal, knowledge_base, stamp)
+
+    @property
+    def one_by_one(self) -> bool:
+        """Whether verdicts are best asked for one scope at a time."""
+        return self._recheck is not None
+
+    async def verdicts(self, queries: Sequence[Query]) -> Sequence[Mapping[DocumentRef, DropReason | None]]:
+        """One answer for each query, one verdict in it for each of its documents; None = permitted."""
+        now = self._clock()
+        if self._recheck is not None:
+            return [await self._recheck.check(q.scope, tuple(q.documents), now) for q in queries]
+        wanted: dict[tuple[str, str], set[DocumentRef]] = defaultdict(set)
+        for query in queries:
+            wanted[query.scope.tenant, query.scope.kb_id] |= query.documents
+        found = {
+            place: await self._catalog.standings(*place, tuple(refs))
+            for place, refs in wanted.items()
+            if refs
+        }
+        return [
+            {
+                ref: drop_reason(q.scope, found[q.scope.tenant, q.scope.kb_id].get(ref), now)
+                for ref in q.documents
+            }
+            for q in queries
+        ]
+
+    async def losses(self, lost: Sequence[Lost]) -> Sequence[Loss]:
+        """What each is told, of one tenant all of them."""
         asked_at = time.monotonic()
-        scope = claim.scope
-        stamp = await self._catalog.tenant_stamp(scope.tenant)
-        # a restored catalog counts its epochs anew
-        since = scope.revocation_epoch if stamp.incarnation == scope.incarnation else -1
-        documents = claim.subjects[RevocationKind.DOCUMENT]
-        news = await self._revocations.revocations_since(scope.tenant, since, documents)
-        reason, accepted = _to_blame(news, claim)
-        if accepted is None and isinstance(error, PrincipalRevoked):
-            reason, accepted = RevocationKind.USER.value, await self._key_revoked_at(claim.principal)
-        if accepted is None:
-            return Loss(Revoked(reason, news.now), error)
-        return Loss(Revoked(reason, accepted), error, asked_at - max(0.0, news.now - accepted))
+        tenant = lost[0].claim.scope.tenant
+        stamp = await self._catalog.tenant_stamp(tenant)
+        documents = {ref.document_id for one in lost for ref in one.claim.documents}
+        earliest = min(_since(one.claim, stamp) for one in lost)
+        news = await self._revocations.revocations_since(tenant, earliest, documents)
+        revoked = [one.claim for one in lost if isinstance(one.error, PrincipalRevoked)]
+        keys = await self._keys_revoked_at(claim.principal.key_id for claim in revoked)
+        return [_loss(one, _since(one.claim, stamp), news, keys, asked_at) for one in lost]
 
-    async def _key_revoked_at(self, principal: Principal) -> float | None:
-        key = None if principal.key_id is None else await self._catalog.api_key(principal.key_id)
-        return None if key is None else key.revoked_at
+    async def _keys_revoked_at(self, key_ids: Iterable[str | None]) -> Mapping[str | None, float | None]:
+        """Of each key once; an answer without one has nothing to blame here."""
+        known: dict[str | None, float | None] = {None: None}
+        for key_id in {key_id for key_id in key_ids if key_id is not None}:
+            key = await self._catalog.api_key(key_id)
+            known[key_id] = None if key is None else key.revoked_at
+        return known
 
 
-def _to_blame(news: RevocationNews, claim: Claim) -> tuple[str, float | None]:
-    """The reason that the client is told, and when that was accepted. Whatever no revocation and no deletion
-    explains was a change of an ACL; when it came isn't written down.
+def _loss(
+    lost: Lost,
+    since: int,
+    news: RevocationNews,
+    keys: Mapping[str | None, float | None],
+    asked_at: float,
+) -> Loss:
+    reason, accepted = _to_blame(news, lost.claim, since)
+    if accepted is None and isinstance(lost.error, PrincipalRevoked):
+        reason, accepted = RevocationKind.USER.value, keys[lost.claim.principal.key_id]
+    if accepted is None:
+        return Loss(Revoked(reason, news.now), lost.error)
+    return Loss(Revoked(reason, accepted), lost.error, asked_at - max(0.0, news.now - accepted))
+
+
+def ends(claim: Claim, verdicts: Mapping[DocumentRef, DropReason | None]) -> bool:
+    """Whether an answer may not go on; a document without a verdict isn't permitted."""
+    return not _ENDING.isdisjoint(verdicts.get(ref, DropReason.UNKNOWN) for ref in claim.documents)
+
+
+def _since(claim: Claim, stamp: TenantStamp) -> int:
+    """The epoch as of which it held; a restored catalog counts its epochs anew."""
+    return claim.scope.revocation_epoch if stamp.incarnation == claim.scope.incarnation else -1
+
+
+def _to_blame(news: RevocationNews, claim: Claim, since: int) -> tuple[str, float | None]:
+    """The reason that the client is told, and when that was accepted. Whatever no revocation after ``since``
+    and no deletion explains was a change of an ACL; when it came isn't written down.
     """
     mine = claim.subjects
-    hits = [(r.kind, r.created_at) for r in news.records if r.subject in mine[r.kind]]
-    hits += [(RevocationKind.DOCUMENT, deleted_at) for deleted_at in news.deletions.values()]
+    hits = [
+        (r.kind, r.created_at)
+        for r in news.records
+        if r.revocation_epoch > since and r.subject in mine[r.kind]
+    ]
+    hits += [
+        (RevocationKind.DOCUMENT, deleted_at)
+        for document_id, deleted_at in news.deletions.items()
+        if document_id in mine[RevocationKind.DOCUMENT]
+    ]
     if not hits:
         return _ACL_CHANGED, None
     kind, accepted = min(hits, key=lambda hit: _FIRST_TOLD.index(hit[0]))

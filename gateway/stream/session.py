@@ -61,6 +61,10 @@ CLOSE_ERRORS: Mapping[CloseReason, type[GatewayError] | None] = {
 
 #: the reasons after which nothing unread may leave any more
 _UNTOLD = frozenset({CloseReason.REVOKED, CloseReason.FEED_STALE})
+#: the reasons after which what was written still leaves, and its reader may take his time
+_DELIVERED = frozenset(CloseReason) - _UNTOLD - {CloseReason.CLIENT_GONE, CloseReason.SLOW_READER}
+#: the other reasons that end an answer which is whole, while its last event wasn't taken
+_STOPS = frozenset({CloseReason.CLIENT_STOP, CloseReason.OPERATOR_KILL})
 
 
 class Releasable(Protocol):
@@ -70,7 +74,10 @@ class Releasable(Protocol):
 
 
 class Session:
-    """Ends exactly once: by ``complete``, ``fail`` or ``cancel``, whichever comes first.
+    """Ends by ``complete``, ``fail``, ``cancel`` or ``revoke``, whichever comes first.
+
+    What was written before an end may still be on its way to a slow reader. Until all of it has left, a
+    recall takes the place of that end, and of an answer's own also a stop and a kill.
 
     The pump task runs inside ``cancel_scope`` and owns the upstream; the response only reads the
     channel. Everything runs on one event loop, so a plain check-and-set is atomic.
@@ -96,6 +103,8 @@ class Session:
         self._opening = anyio.Event()
         self._meta: Meta | None = None
         self._text_written = False
+        self._unsent: Callable[[], int] = int
+        self._delivered = False
         self._held: list[Releasable] = []
         self._on_end: list[Callable[[], None]] = []
 
@@ -143,7 +152,7 @@ class Session:
     # -- what everybody else does ---------------------------------------------------------------
 
     def cancel(self, reason: CloseReason) -> bool:
-        """The one cancel path. Idempotent: the first caller wins and gets True."""
+        """The one cancel path. Idempotent: who ends it gets True."""
         kind = CLOSE_ERRORS[reason]
         if kind is not None:
             return self._end_with_error(reason, kind())
@@ -165,11 +174,21 @@ class Session:
         return True
 
     def when_ended(self, callback: Callable[[], None]) -> None:
-        """Called once, in the moment it ends; at once when it has ended."""
-        if self.close_reason is None:
-            self._on_end.append(callback)
-        else:
+        """Called in the moment it ends, at once when it has ended; and again when another end takes its
+        place.
+        """
+        self._on_end.append(callback)
+        if self.close_reason is not None:
             callback()
+
+    @property
+    def recallable(self) -> bool:
+        """Whether it runs, or some of what it wrote hasn't left for its reader's machine."""
+        if self.close_reason is None:
+            return True
+        if self._meta is None or self.close_reason not in _DELIVERED or self._delivered:
+            return False
+        return self._order.state is not StreamState.CLOSED or self._unsent() > 0
 
     @property
     def recalled(self) -> bool:
@@ -188,6 +207,14 @@ class Session:
         while (event := await self._channel.next()) is not None:
             yield self._order.accept(event), event
 
+    def sent_by(self, unsent: Callable[[], int]) -> None:
+        """``unsent`` tells how many bytes of what was read here haven't reached the reader's machine."""
+        self._unsent = unsent
+
+    def delivered(self) -> None:
+        """The response is over: whatever hasn't left by now never will, or is out of reach."""
+        self._delivered = True
+
     def release_all(self) -> None:
         """Gives back whatever is held, newest first; called by the outermost ``finally``."""
         while self._held:
@@ -196,13 +223,22 @@ class Session:
     # -------------------------------------------------------------------------------------------
 
     def _close(self, reason: CloseReason) -> bool:
-        if self.close_reason is not None:
+        if not self._may_end(reason):
             return False
         self.close_reason = reason
+        self.status = None
         self.ended_at = time.monotonic()
         for callback in self._on_end:
             callback()
         return True
+
+    def _may_end(self, reason: CloseReason) -> bool:
+        if self.close_reason is None:
+            return True
+        if reason in _UNTOLD:
+            return self.recallable
+        whole = self.close_reason is CloseReason.COMPLETED and self.recallable
+        return whole and reason in _STOPS and self._order.state is not StreamState.CLOSED
 
     def _end_with_error(self, reason: CloseReason, error: GatewayError) -> bool:
         event = Error(error.code, error.title, error.detail, self._text_written, error.retry_after_ms)
@@ -212,19 +248,24 @@ class Session:
         """Ends it with the event once ``meta`` was queued, with the error before.
 
         Where nothing unread may leave, a ``meta`` that hasn't left still comes first, as the order wants, but
-        without its sources.
+        without its sources. When the last event has left, nothing can come any more.
         """
+        again = self.close_reason is not None
         if not self._close(reason):
             return False
         if self._meta is None:
             self.failure = error
             self._channel.close()
-        elif reason in _UNTOLD:
-            unsent = self._order.state is StreamState.IDLE
-            first = (replace(self._meta, sources=()),) if unsent else ()
-            self._channel.close(*first, event, discard=True)
+        elif again or reason in _UNTOLD:
+            self._channel.close(*self._instead(self._meta, event), discard=True)
         else:
             self._channel.close(event)
         self._opening.set()
         self.cancel_scope.cancel(reason.value)
         return True
+
+    def _instead(self, meta: Meta, event: Error | Revoked) -> tuple[Event, ...]:
+        """What comes in place of all that is unread."""
+        if self._order.state is StreamState.CLOSED:
+            return ()
+        return (replace(meta, sources=()), event) if self._order.state is StreamState.IDLE else (event,)

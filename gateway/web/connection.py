@@ -8,6 +8,8 @@ answer; an ASGI app can't close a socket at all. Here each of these ends with a 
 - an answer of which too little is taken in a while (reset);
 - requests behind one that is still being answered: they aren't read, and its connection ends with its answer.
 
+Another protocol that is offered beside a request is ignored.
+
 The kernel holds at most ``2 * KERNEL_BYTES`` of an answer, and this process one event more: a send waits
 until all before it is with the kernel.
 """
@@ -25,6 +27,7 @@ from starlette.types import Scope
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from gateway.settings import Settings
+from gateway.web.parsing import RequestParser, plain_head
 from gateway.web.patience import Patience
 
 _EXTENSION = "gateway.connection"
@@ -92,9 +95,11 @@ class Connection(HttpToolsProtocol):
     """For ``http=`` of uvicorn.Config; scopes carry it as ``extensions["gateway.connection"]``."""
 
     limits = ConnectionLimits()
+    parser: RequestParser
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in the base
         super().connection_made(transport)
+        self.parser = RequestParser(self, self._read_plainly)
         #: cut off because it took an answer too slowly
         self.too_slow = False
         self._receiving: Literal["head", "body"] | None = "head"
@@ -206,7 +211,22 @@ class Connection(HttpToolsProtocol):
             self._refusal = _HEAD_TOO_LARGE
             raise _Unwelcome
 
+    def _read_plainly(self, rest: bytes) -> None:
+        """Behind a head that offers another protocol: the request begins again without the offer."""
+        if self._receiving != "head":  # CONNECT: it is being answered, and what follows is for nobody
+            self._ignore_rest()
+            return
+        head = plain_head(self.parser.get_method(), self.url, self.parser.get_http_version(), self.headers)
+        self._head_bytes = self._head_fields = 0
+        self.parser = RequestParser(self, self._read_plainly)
+        self.parser.feed_data(head + rest)
+
+    def _should_upgrade(self) -> bool:
+        return False
+
     def on_headers_complete(self) -> None:
+        if self.parser.offers_another:
+            return
         self._receiving = "body"
         super().on_headers_complete()
         self._reading.start(self.limits.body_timeout_s)
@@ -216,6 +236,8 @@ class Connection(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
+        if self._receiving == "head":  # it will begin again
+            return
         self._receiving = None
         super().on_message_complete()
 
@@ -239,6 +261,7 @@ class Connection(HttpToolsProtocol):
     def _ignore_rest(self) -> None:
         """Not even read: whether the client of the running answer leaves must stay to be seen."""
         self._deaf = True
+        self._reading.stop()
         self.cycle.keep_alive = False
 
     def _refuse(self, refusal: _Refusal) -> None:

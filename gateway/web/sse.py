@@ -112,6 +112,8 @@ async def stream_session(
         shutdown_grace_period=settings.drain_s + 1,
     )
     connection = connection_of(scope)
+    if connection is not None:
+        session.sent_by(connection.unsent)
     with anyio.CancelScope() as sending:
         timely = _TimelySend(
             _taken_before_the_end(session, connection, send), settings.send_timeout_s, sending.cancel
@@ -126,6 +128,7 @@ async def stream_session(
             await response(scope, receive, timely)
         finally:
             timely.close()
+            session.delivered()
     if timely.late:
         session.cancel(CloseReason.SLOW_READER)
         await _cut_off(connection, receive)
@@ -139,6 +142,8 @@ def _taken_before_the_end(session: Session, connection: Connection | None, send:
 
     async def sending(message: Message) -> None:
         ends = message["type"] == "http.response.body" and not message.get("more_body", False)
+        if ends:  # until all before it is with the kernel; its rights may end meanwhile
+            await send({"type": "http.response.body", "body": b"", "more_body": True})
         while ends and session.recalled and connection is not None and connection.unsent():  # noqa: ASYNC110 - the kernel has no event for it
             await anyio.sleep(_LOOK_S)
         await send(message)

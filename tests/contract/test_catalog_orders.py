@@ -38,7 +38,7 @@ async def test_replies_of_several_processes_are_kept_apart(board: OrderBoard) ->
         await board.post_order(order(order_id))
     replies = [Reply("p1", True, (SESSION, SESSION)), Reply("p2", False)]
     for reply in reversed(replies):
-        await board.reply_to_order("o1", reply)
+        await board.reply_to_orders({"o1": reply})
     assert await board.order_replies("o1") == replies
     assert await board.order_replies("o2") == []
 
@@ -46,34 +46,46 @@ async def test_replies_of_several_processes_are_kept_apart(board: OrderBoard) ->
 async def test_a_process_replies_once(board: OrderBoard) -> None:
     """The first word counts."""
     await board.post_order(order())
-    await board.reply_to_order("o1", Reply("p1", True))
-    await board.reply_to_order("o1", Reply("p1", False))
+    await board.reply_to_orders({"o1": Reply("p1", True)})
+    await board.reply_to_orders({"o1": Reply("p1", False)})
     assert await board.order_replies("o1") == [Reply("p1", True)]
 
 
 async def test_what_is_withdrawn_is_gone_with_its_replies(board: OrderBoard) -> None:
-    """A late reply leaves nothing, and withdrawing twice is no error."""
+    """A late reply leaves nothing, whatever comes with it, and withdrawing twice is no error."""
     for order_id in ("o1", "o2"):
         await board.post_order(order(order_id))
-        await board.reply_to_order(order_id, Reply("p1", True))
+        await board.reply_to_orders({order_id: Reply("p1", True)})
     await board.withdraw_order("o1")
     await board.withdraw_order("o1")
-    await board.reply_to_order("o1", Reply("p2", True))
+    await board.reply_to_orders({"o1": Reply("p2", True), "o2": Reply("p2", False)})
     assert await board.open_orders() == [order("o2")]
     assert await board.order_replies("o1") == []
-    assert await board.order_replies("o2") == [Reply("p1", True)]
+    assert await board.order_replies("o2") == [Reply("p1", True), Reply("p2", False)]
 
 
 async def test_orders_nobody_took_back_go_with_the_next_one(board: OrderBoard, clock: Clock) -> None:
     """After a minute; younger ones stay."""
     await board.post_order(order("old"))
-    await board.reply_to_order("old", Reply("p1", True))
+    await board.reply_to_orders({"old": Reply("p1", True)})
     clock.advance(30)
     await board.post_order(order("young"))
+    await board.reply_to_orders({"young": Reply("p1", True)})
     clock.advance(31)
     await board.post_order(order("new"))
-    assert [one.order_id for one in await board.open_orders()] == ["young", "new"]
     assert await board.order_replies("old") == []
+    assert await board.order_replies("young") == [Reply("p1", True)]
+
+
+async def test_old_orders_never_hide_new_ones(board: OrderBoard, clock: Clock) -> None:
+    """However many there are: what is seconds older than the newest has lost its asker."""
+    for number in range(300):
+        await board.post_order(order(f"o{number}"))
+    clock.advance(4)
+    await board.post_order(order("young"))
+    clock.advance(3)
+    await board.post_order(order("new"))
+    assert await board.open_orders() == [order("young"), order("new")]
 
 
 async def test_a_flood_is_read_in_parts(board: OrderBoard) -> None:
@@ -92,7 +104,7 @@ async def test_hostile_names_are_kept_literally(board: OrderBoard) -> None:
     ]
     for one in hostile:
         await board.post_order(one)
-        await board.reply_to_order(one.order_id, Reply(one.order_id, True, (SESSION,)))
+    await board.reply_to_orders({one.order_id: Reply(one.order_id, True, (SESSION,)) for one in hostile})
     assert await board.open_orders() == hostile
     for one in hostile:
         assert await board.order_replies(one.order_id) == [Reply(one.order_id, True, (SESSION,))]

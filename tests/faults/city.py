@@ -25,6 +25,7 @@ LEASE_S, TOTAL_CAP_MS, LIMIT = 2, 6000, 6
 SETTINGS: dict[str, Any] = {
     "quota_concurrency": str(LIMIT),
     "quota_lease_s": str(LEASE_S),
+    "quota_cap_ms": "800",
     "total_cap_ms": str(TOTAL_CAP_MS),
     "drain_s": "2",
     "retrieval_cap_ms": "2000",

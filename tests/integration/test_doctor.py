@@ -78,7 +78,10 @@ async def findings(environment: Mapping[str, str]) -> list[Finding]:
     return found
 
 
-SELF_EXPLAINING = {"ok", "settings_incomplete", "production_needs_servers", "workers_need_servers"}
+SELF_EXPLAINING = {
+    *("ok", "settings_incomplete", "polls_too_seldom"),
+    *("production_needs_servers", "workers_need_servers"),
+}
 
 
 def complaints(found: list[Finding]) -> set[tuple[str, str, str]]:

@@ -203,6 +203,21 @@ async def test_a_request_behind_one_that_runs_is_not_read() -> None:
         assert content.endswith(b"0\r\n\r\n")
 
 
+async def test_an_answer_takes_its_time_whatever_came_with_the_question() -> None:
+    """The time for a body ends with the body; another client's, which is late, shows that it has passed."""
+    gate = Gate()
+    world = World(model=ScriptedModel(["The limit ", "is 42 [1]."], hold={1: gate}), **HURRY_BODIES)
+    await world.learn(TEXT)
+    async with gateway(world) as port, raw(port) as client:
+        await client.send(question(world) + head("GET", "/healthz"))
+        await gate.reached.wait()
+        async with raw(port) as late:
+            await late.send(question(world, body=QUESTION[:-1]))
+            assert (await refused(late)).status == 408
+        gate.release.set()
+        assert b"event: done" in await client.rest()
+
+
 @pytest.mark.parametrize("behind", [head("GET", "/healthz"), b"\x16\x03 no request at all"])
 async def test_a_client_that_sends_more_and_leaves_is_seen_leaving(behind: bytes) -> None:
     """Its answer ends at once, whatever it has sent behind its question."""

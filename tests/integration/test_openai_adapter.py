@@ -7,6 +7,7 @@ import logging
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import anyio
@@ -84,11 +85,12 @@ async def read(
     pieces: list[ModelPiece] | None = None,
     deadline_ms: float = LONG_MS,
     on_piece: Callable[[], object] = lambda: None,
+    prompt: Prompt = PROMPT,
 ) -> list[ModelPiece]:
     """All pieces of one answer; ``pieces`` keeps those that came before a failure."""
     pieces = [] if pieces is None else pieces
     with anyio.fail_after(20):
-        async with model.stream(PROMPT, Deadline.after(deadline_ms)) as stream:
+        async with model.stream(prompt, Deadline.after(deadline_ms)) as stream:
             async for piece in stream:
                 pieces.append(piece)
                 on_piece()
@@ -125,7 +127,8 @@ async def test_text_arrives_exact_when_the_bytes_are_split_anywhere(
 async def test_a_line_of_300_kb_arrives_exact() -> None:
     """Far beyond one read of the socket."""
     async with serve_stub(tokens=["a"], giant_line=300_000) as stub, model_at(stub.base_url) as model:
-        assert text_of(await read(model)) == "a" + "g" * 300_000
+        prompt = replace(PROMPT, max_output_tokens=32_768)
+        assert text_of(await read(model, prompt=prompt)) == "a" + "g" * 300_000
 
 
 async def test_a_line_past_the_limit_fails() -> None:
@@ -267,6 +270,12 @@ async def test_silence_after_the_finish_does_not_spoil_the_answer() -> None:
     assert finish == ModelFinish("stop")
 
 
+HI = (
+    b'data: {"choices": [{"index": 0, "delta": {"content": "hi"}, "finish_reason": "stop"}]}\n\n'
+    b"data: [DONE]\n\n"
+)
+
+
 @asynccontextmanager
 async def raw_server(answer: Any) -> AsyncIterator[str]:
     """A server for what even the scripted one doesn't do; yields its base URL."""
@@ -329,6 +338,54 @@ async def test_a_redirect_is_not_followed() -> None:
             with pytest.raises(UpstreamFailed):
                 await read(model)
         assert elsewhere.calls == []
+
+
+async def test_no_cookie_is_kept() -> None:
+    """One would go with the calls of every tenant, and one that can't be sent back would fail them all."""
+    cookies = iter([b"set-cookie: node=7; Path=/\r\n", b"set-cookie: a=\xff; Path=/\r\n", b""])
+    heads: list[bytes] = []
+
+    async def server(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append((await reader.readuntil(b"\r\n\r\n")).lower())
+        writer.write(b"HTTP/1.1 200 OK\r\n" + next(cookies) + b"connection: close\r\n\r\n" + HI)
+
+    async with raw_server(server) as base_url:
+        # an address has no cookies in one of the two stores, a name has them in both
+        async with model_at(base_url.replace("127.0.0.1", "localhost")) as model:
+            for _ in range(3):
+                assert text_of(await read(model)) == "hi"
+    assert [b"\r\ncookie:" in head for head in heads] == [False] * 3
+
+
+async def test_what_cannot_be_sent_is_a_failure_of_the_call() -> None:
+    """No defect, which would pass by breaker and second endpoint."""
+    prompt = replace(PROMPT, messages=(Message("user", "half a pair: \ud83d"),))
+    async with serve_stub() as stub, model_at(stub.base_url) as model:
+        with pytest.raises(UpstreamFailed):
+            await read(model, prompt=prompt)
+
+
+BOUND = 16 * PROMPT.max_output_tokens + 1024
+
+
+@pytest.mark.parametrize("flood", [{"tokens": ["ab"] * BOUND}, {"tokens": ["x" * 10_000] * 4000}])
+async def test_a_model_that_does_not_keep_to_its_tokens_is_hung_up_on(flood: dict[str, Any]) -> None:
+    """The answer is cut where no honest one gets to, and ends by its length."""
+    async with serve_stub(**flood) as stub, model_at(stub.base_url) as model:
+        pieces = await read(model)
+        await closed(stub)
+        assert stub.calls[0].reason == "client_gone"
+    *_, usage, finish = pieces
+    assert (len(text_of(pieces)), finish) == (BOUND, ModelFinish("length"))
+    assert isinstance(usage, ModelUsage)
+    assert (usage.output_tokens, usage.estimated) == (BOUND // 4, True)
+
+
+async def test_an_answer_as_long_as_its_tokens_can_be_is_whole() -> None:
+    """The last character before the cut is still an honest one."""
+    async with serve_stub(tokens=["x" * BOUND]) as stub, model_at(stub.base_url) as model:
+        pieces = await read(model)
+    assert (len(text_of(pieces)), pieces[-1]) == (BOUND, ModelFinish("stop"))
 
 
 async def test_a_refused_connection_fails() -> None:

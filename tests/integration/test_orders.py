@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 TEXT = {"limits.md": "# Limits\n\nThe upload limit is 42 megabytes for every member of staff.\n"}
 QUESTION = "What is the upload limit?"
 PATIENCE_S = 20
+UNKNOWN = "/v1/answers/req_" + "0" * 32
 #: for what some process has, and for what nobody has: each wait ends as soon as it can
 LONG_S, SHORT_S = 15.0, 0.3
 #: a machine that is busy with something else must not end an answer here
@@ -137,7 +138,7 @@ async def test_nobody_else_ends_it_from_elsewhere(hasty_nodes: tuple[Node, Node]
     with anyio.fail_after(PATIENCE_S):
         async with one.answering() as (wire, request_id):
             path = f"/v1/answers/{request_id}"
-            unknown = await two.call("DELETE", "/v1/answers/none")
+            unknown = await two.call("DELETE", UNKNOWN)
             assert unknown[0].status == 404
             for who in ({"subject": "bob"}, {"tenant": "globex"}):
                 head, problem = await two.call("DELETE", path, **who)
@@ -188,11 +189,12 @@ async def test_a_row_is_never_believed(nodes: tuple[Node, Node], catalog: SqlCat
     one, _ = nodes
     with anyio.fail_after(PATIENCE_S):
         async with one.answering() as (wire, request_id):
-            forged = Order("ord_1", OrderKind.KILL, "globex", "op", request_id)
-            await catalog.post_order(forged)
-            while not (replies := await catalog.order_replies("ord_1")) or len(replies) < 2:
+            await catalog.post_order(Order("ord_1", OrderKind.KILL, "globex", "op", request_id))
+            await catalog.post_order(Order("ord_2", OrderKind.LIST, "globex", "op"))
+            while len(replies := await catalog.order_replies("ord_2")) < 2:  # who has, has seen the first too
                 await anyio.lowlevel.checkpoint()
             assert {reply.found for reply in replies} == {False}
+            assert await catalog.order_replies("ord_1") == []
             one.gate.release.set()
             assert (await wire.all_events())[-1].name == "done"
 
@@ -206,7 +208,7 @@ async def test_a_hint_makes_the_others_look_before_their_turn(ground: Ground) ->
         shared = SharedHints(hints, woken.set)
         following = asyncio.create_task(shared.follow(lambda: None))
         with anyio.fail_after(PATIENCE_S):
-            assert (await two.call("DELETE", "/v1/answers/none"))[0].status == 404
+            assert (await two.call("DELETE", UNKNOWN))[0].status == 404
             await woken.wait()
         following.cancel()
         await asyncio.wait({following})

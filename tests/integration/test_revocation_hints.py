@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 import anyio
 import pytest
+from structlog.testing import capture_logs
 
 from gateway.adapters.redis.hints import RedisHints
 from gateway.adapters.sql.catalog import SqlCatalog, open_postgres
 from gateway.adapters.sql.notify import PostgresHints
 from gateway.errors import ConfigurationError
 from gateway.stream.hints import ChangeHints
+from gateway.stream.orders import Order, OrderKind, Reply
 from gateway.stream.revocation import RevocationKind
 from tests.contract.catalog_world import SALES, import_of, upload
 from tests.harness.proxy import proxy_to
@@ -86,13 +88,31 @@ async def test_every_commit_that_changes_rights_is_told(catalog: tuple[str, SqlC
 async def test_listening_goes_on_after_a_lost_connection(
     postgres: "PostgresServer", catalog: tuple[str, SqlCatalog]
 ) -> None:
-    """It listens again, and says that it may have missed something."""
+    """It listens again, and says that it may have missed something; the log has the loss and its end."""
     url, rights = catalog
+    with capture_logs() as lines:
+        async with following(PostgresHints(url)) as heard:
+            for _ in range(2):
+                postgres.terminate_backends()
+                await heard.next()
+            await rights.revoke("acme", RevocationKind.USER, "ann", "left", "olga")
+            await heard.next()
+    told = [line["event"].removeprefix("revocations.") for line in lines]
+    assert told == ["hints_lost", "hints_back"] * 2
+
+
+async def test_an_order_is_told_like_a_change_of_rights(catalog: tuple[str, SqlCatalog]) -> None:
+    """Without it a stop would wait for the others' next poll; nobody needs to hear of its end."""
+    url, board = catalog
     async with following(PostgresHints(url)) as heard:
-        postgres.terminate_backends()
+        await board.post_order(Order("o1", OrderKind.STOP, "acme", "ann", "r1"))
         await heard.next()
-        await rights.revoke("acme", RevocationKind.USER, "ann", "left", "olga")
+        await board.reply_to_orders({"o1": Reply("p1", True)})
+        await board.withdraw_order("o1")
+        before = heard.count
+        await board.post_order(Order("o2", OrderKind.STOP, "acme", "ann", "r1"))
         await heard.next()
+        assert heard.count == before + 1
 
 
 async def test_a_database_that_is_away_raises_nothing(catalog: tuple[str, SqlCatalog]) -> None:

@@ -173,8 +173,14 @@ async def test_a_taken_port_is_the_first_thing_said(gateway: GatewayProcess, tmp
 async def test_a_reader_that_stops_loses_its_connection(tmp_path: Path) -> None:
     """The server's own socket is closed, though the client neither reads nor leaves."""
     async with serve_stub() as stub:
-        stub.script(tokens=["x" * 16_384] * 600)
-        env = {"GATEWAY_MODEL_BASE_URL": stub.base_url, "GATEWAY_SEND_TIMEOUT_S": "0.5"}
+        # six bytes each on the wire, or an answer within its tokens would fit into the system's buffers
+        stub.script(tokens=["\x01" * 4096] * 600)
+        env = {
+            "GATEWAY_MODEL_BASE_URL": stub.base_url,
+            "GATEWAY_SEND_TIMEOUT_S": "0.5",
+            "GATEWAY_MODEL_CONTEXT_TOKENS": "65536",
+            "GATEWAY_MAX_OUTPUT_TOKENS": "32768",
+        }
         async with gateway_process(tmp_path, env=env) as gateway:
             await gateway.learn(TEXT)
             process = psutil.Process(gateway.pid)

@@ -4,18 +4,23 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import anyio
 import anyio.lowlevel
 import pytest
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.adapters.memory.models import Gate, ScriptedModel
 from gateway.app import create_app
 from gateway.errors import PrincipalRevoked
-from gateway.stream.protocol import Revoked
+from gateway.settings import Settings
+from gateway.stream.channel import EventChannel
+from gateway.stream.protocol import AnswerStatus, Done, Meta, Revoked, Timings, Usage
+from gateway.stream.revocation import RevocationKind
 from gateway.stream.session import CloseReason, Session
 from gateway.web.connection import KERNEL_BYTES, Connection, ConnectionLimits
+from gateway.web.sse import stream_session
 from tests.harness.serving import followed, serving, serving_world
 from tests.harness.wire import Wire, connected
 from tests.harness.world import World
@@ -23,6 +28,8 @@ from tests.integration.raw_client import dropped, head, raw, silent
 
 TEXT = {"limits.md": "# Limits\n\nThe upload limit is 42 megabytes for every member of staff.\n"}
 QUESTION = "What is the upload limit?"
+META = Meta("req", "trace", "handbook", "rev", 1, "space", "model", False, ())
+DONE = Done(AnswerStatus.ANSWERED, (), (), Usage(1, 1, estimated=False), True, False, Timings(1.0, 1.0, 1.0))
 PATIENCE_S = 20
 PIECE_BYTES = 65_536
 PIECES = 400
@@ -155,6 +162,143 @@ async def test_what_the_kernel_holds_of_a_revoked_answer_is_dropped() -> None:
             with pytest.raises(ConnectionResetError):
                 await client.rest()
             assert client.taken <= CLIENT_KERNEL_BYTES < 40 * SMALL_BYTES
+    assert stops(world) == 1
+    world.assert_nothing_held()
+
+
+@asynccontextmanager
+async def undelivered(**settings: Any) -> AsyncIterator[tuple[World, int, Wire, Session]]:
+    """An answer that is whole, and of which most waits for a reader who has stopped."""
+    gate = Gate()
+    model = ScriptedModel(["x" * PIECE_BYTES] * 16, hold={12: gate})
+    fits = 32 * PIECE_BYTES
+    world = World(model=model, session_buffer_bytes=fits, send_timeout_s=60, total_cap_ms=60_000, **settings)
+    await world.learn(TEXT)
+    async with serving_world(world) as port, connected(port, receive_buffer=4096) as wire:
+        await wire.ask(world.token(), QUESTION)
+        await gate.reached.wait()
+        (session,) = world.registry.of_tenant("acme")
+        await blocked(model)
+        gate.release.set()
+        while session.close_reason is None:
+            await anyio.lowlevel.checkpoint()
+        assert session.close_reason is CloseReason.COMPLETED
+        yield world, port, wire, session
+
+
+async def test_a_whole_answer_of_which_only_the_connection_holds_the_rest_is_dropped_too() -> None:
+    """Its last event was taken, so nothing is said; it is cut off and written down all the same."""
+    world = World(model=ScriptedModel(["x" * 12 * PIECE_BYTES]), send_timeout_s=60, total_cap_ms=60_000)
+    await world.learn(TEXT)
+    with anyio.fail_after(PATIENCE_S):
+        async with serving_world(world) as port, connected(port, receive_buffer=4096) as wire:
+            await wire.ask(world.token(), QUESTION)
+            while not (sessions := world.registry.of_tenant("acme")):
+                await anyio.lowlevel.checkpoint()
+            (session,) = sessions
+            while session.close_reason is None:
+                await anyio.lowlevel.checkpoint()
+            await blocked(world.model)
+            assert not await stopped(world, session)
+            await world.catalog.revoke("acme", RevocationKind.USER, "ann", "left", "olga")
+            await world.services.feed.step()
+            await world.registry.idle()
+            await dropped(port)
+            assert await records(world) == [CloseReason.REVOKED.value]
+            assert await read_rest(wire) < 12 * PIECE_BYTES
+    world.assert_nothing_held()
+
+
+async def stopped(world: World, session: Session) -> bool:
+    return world.registry.stop(await world.verifier.verify(world.token()), session.request_id)
+
+
+async def test_a_right_that_ends_with_the_last_bytes_still_cuts_them_off() -> None:
+    """The response is about to end, and waits for what is before its end."""
+    connection = Clogged()
+    session = Session("req_1", EventChannel(1000, 0, 1))
+    session.open(META)
+    session.complete(DONE)
+    extensions = {"gateway.connection": {"connection": connection}}
+    scope: Scope = {"type": "http", "method": "POST", "extensions": extensions}
+    with anyio.fail_after(PATIENCE_S):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(stream_session, session, Settings(), scope, silence, connection.send)
+            await connection.gate.reached.wait()
+            assert session.revoke(Revoked("user", 1.0), PrincipalRevoked())
+            connection.gate.release.set()
+            await connection.aborted.wait()
+            tasks.cancel_scope.cancel()
+    assert not connection.ended
+
+
+class Clogged(Connection):
+    """Nothing leaves it; what comes behind the last event waits at a gate."""
+
+    def __init__(self) -> None:
+        self.gate = Gate()
+        self.aborted = anyio.Event()
+        self.ended = False
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.body" and not message.get("body"):
+            await self.gate.wait()
+            self.ended = not message.get("more_body", False)
+
+    def unsent(self) -> int:
+        return 1
+
+    def abort(self) -> None:
+        self.aborted.set()
+
+
+async def silence() -> Message:
+    await anyio.sleep_forever()
+    raise AssertionError
+
+
+async def records(world: World) -> list[object]:
+    return [entry.details["close_reason"] for entry in await world.catalog.entries("acme", 10, "answer")]
+
+
+#: how an undelivered answer ends, and what its reader is told last
+TAKEN_BACK = {
+    "revoke": (CloseReason.REVOKED, "revoked"),
+    "stop": (CloseReason.CLIENT_STOP, "stopped"),
+    "kill": (CloseReason.OPERATOR_KILL, "killed"),
+}
+
+
+@pytest.mark.parametrize("act", TAKEN_BACK)
+async def test_the_rest_of_a_whole_answer_can_be_taken_back(act: str) -> None:
+    """Its reader gets the end instead, and that is what is written down, once."""
+    reason, told = TAKEN_BACK[act]
+    with anyio.fail_after(PATIENCE_S):
+        async with undelivered(revoked_send_ms=60_000) as (world, _, wire, session):
+            principal = await world.verifier.verify(world.token())
+            if act == "revoke":
+                await world.catalog.revoke("acme", RevocationKind.USER, "ann", "left", "olga")
+                await world.services.feed.step()
+            else:
+                obey = world.registry.stop if act == "stop" else world.registry.kill
+                assert obey(principal, session.request_id)
+            *_, last = await wire.all_events()
+            assert told in {last.name, last.data.get("code")}
+            await world.registry.idle()
+            assert await records(world) == [reason.value]
+    world.assert_nothing_held()
+
+
+async def test_a_whole_answer_that_nobody_reads_is_dropped_when_it_is_revoked() -> None:
+    """Its connection is cut off with all that it holds."""
+    with anyio.fail_after(PATIENCE_S):
+        async with undelivered() as (world, port, wire, _):
+            await world.catalog.revoke("acme", RevocationKind.USER, "ann", "left", "olga")
+            await world.services.feed.step()
+            await world.registry.idle()
+            await dropped(port)
+            assert await records(world) == [CloseReason.REVOKED.value]
+            assert await read_rest(wire) < 12 * PIECE_BYTES
     assert stops(world) == 1
     world.assert_nothing_held()
 

@@ -108,6 +108,7 @@ class Bench:
         policy: OutputPolicy | None = None,
         deadline_ms: float = 60_000,
         breaker_failures: int = 5,
+        first_token_cap_ms: int = 2000,
     ) -> None:
         self.clock = 1000.0
         self.quota = RecordingQuota()
@@ -120,6 +121,7 @@ class Bench:
             self.quota,
             call_tokens=CALL_TOKENS,
             retries=retries,
+            first_token_cap_ms=first_token_cap_ms,
             policy=policy,
         )
         self.metrics = Metrics(close_reasons=sorted(CANCEL_REASONS), statuses=map(str, AnswerStatus))

@@ -112,6 +112,26 @@ async def test_a_retry_after_that_does_not_fit_is_told_at_once() -> None:
     assert (caught.value.retry_after_ms, model.called) == (61_000, 1)
 
 
+@pytest.mark.parametrize(
+    ("pause_ms", "deadline_ms"), [(2001, 60_000), (1900, 3000)], ids=["longer than a first token", "late"]
+)
+async def test_an_answer_keeps_its_place_no_longer_than_a_first_token_may_take(
+    pause_ms: int, deadline_ms: float
+) -> None:
+    """Others could be answered meanwhile; nor is it kept when no time for a first token would be left."""
+    model = InTurn(failing(ModelThrottled("busy", retry_after_ms=pause_ms)), working())
+    bench = Bench(model, deadline_ms=deadline_ms, first_token_cap_ms=2000)
+    with pytest.raises(ModelThrottled) as caught:
+        await bench.answer()
+    assert (caught.value.retry_after_ms, model.called) == (pause_ms, 1)
+
+
+async def test_a_call_that_need_not_wait_is_repeated_however_little_time_is_left() -> None:
+    """It keeps nobody waiting."""
+    model = InTurn(failing(ModelUnreached("nobody there")), working())
+    assert (await Bench(model, first_token_cap_ms=90_000).answer()).text == TEXT
+
+
 # -- the second endpoint -----------------------------------------------------------------------------
 
 

@@ -9,6 +9,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from gateway.access.principal import Principal
 from gateway.errors import (
     DeadlineExceeded,
     GatewayError,
@@ -32,6 +33,7 @@ from gateway.stream.protocol import (
     Timings,
     Usage,
 )
+from gateway.stream.registry import SessionRegistry
 from gateway.stream.session import CANCEL_REASONS, CLOSE_ERRORS, CloseReason, Session
 
 PATIENCE_S = 10
@@ -136,6 +138,16 @@ async def test_nothing_is_taken_after_the_last_event() -> None:
     assert await channel.next() is None
 
 
+async def test_what_is_discarded_has_another_last_event_in_its_place() -> None:
+    """Also when it was the last event itself."""
+    channel = EventChannel(100, coalesce_ms=0, coalesce_bytes=1)
+    await channel.write("text")
+    channel.close(DONE)
+    channel.close(REVOKED, discard=True)
+    channel.put(DONE)
+    assert await drained(channel) == [REVOKED]
+
+
 async def test_closing_wakes_a_reader_that_waits() -> None:
     """None means closed and empty."""
     channel = EventChannel(100, coalesce_ms=0, coalesce_bytes=1)
@@ -198,8 +210,22 @@ ENDS: dict[str, tuple[End, CloseReason]] = {
 }
 
 
-@pytest.mark.parametrize("opened", [False, True], ids=["before meta", "after meta"])
-@pytest.mark.parametrize(("first", "second"), list(itertools.permutations(ENDS, 2)))
+#: nothing of what was written leaves any more
+RECALLS = frozenset({"revoke", "revocation_feed_stale"})
+ABANDONED = RECALLS | {"client_gone", "slow_reader"}
+STOPS = frozenset({"client_stop", "operator_kill"})
+PAIRS = list(itertools.permutations(ENDS, 2))
+#: (first, second): the second takes the place of the first while there is text that nobody has read
+OVERTAKEN = [
+    (first, second)
+    for first, second in PAIRS
+    if first not in ABANDONED and (second in RECALLS or (first == "complete" and second in STOPS))
+]
+FIRST_WINS = [(*pair, False) for pair in PAIRS]
+FIRST_WINS += [(*pair, True) for pair in PAIRS if pair not in OVERTAKEN]
+
+
+@pytest.mark.parametrize(("first", "second", "opened"), FIRST_WINS)
 async def test_the_first_to_end_a_session_wins(first: str, second: str, opened: bool) -> None:
     """The second gets False and changes nothing: not the reason, not the failure, not the last event."""
     one = session()
@@ -220,6 +246,80 @@ async def test_the_first_to_end_a_session_wins(first: str, second: str, opened: 
     ENDS[first][0](alone)
     if opened or first != "complete":
         assert await sent(one) == await sent(alone)
+
+
+@pytest.mark.parametrize(("first", "second"), OVERTAKEN)
+async def test_what_nobody_has_read_yet_can_be_taken_back(first: str, second: str) -> None:
+    """By a recall; a whole answer also by a stop. Then that is its end, in every respect, and it has one."""
+    one, told = session(), 0
+
+    def tell() -> None:
+        nonlocal told
+        told += 1
+
+    one.when_ended(tell)
+    one.open(META)
+    events = one.events()
+    with anyio.fail_after(PATIENCE_S):
+        await anext(events)
+        await one.write("text")
+        assert ENDS[first][0](one)
+        assert one.recallable
+        assert ENDS[second][0](one)
+        assert not ENDS[second][0](one)
+        assert not ENDS[first][0](one)
+        (last,) = [event async for _, event in events]
+    assert type(last) is STREAMED[second][0][-1]
+    assert not isinstance(last, Error) or last.code == STREAMED[second][1]
+    assert (one.close_reason, one.status, told) == (ENDS[second][1], None, 2)
+    assert not one.recallable
+
+
+@pytest.mark.parametrize("unsent", [0, 1])
+async def test_an_answer_can_be_revoked_until_all_of_it_has_left(unsent: int) -> None:
+    """Its last event was taken: nothing more can be said, and what is on its way is for the connection to
+    cut off. A stop has nothing to stop.
+    """
+    one = session()
+    one.sent_by(lambda: unsent)
+    one.open(META)
+    one.complete(DONE)
+    events = one.events()
+    with anyio.fail_after(PATIENCE_S):
+        assert [(await anext(events))[1] for _ in range(2)] == [META, DONE]
+        assert not one.cancel(CloseReason.CLIENT_STOP)
+        assert one.revoke(REVOKED, PrincipalRevoked()) is bool(unsent)
+        assert [event async for event in events] == []
+    assert one.recalled is bool(unsent)
+
+
+async def test_an_answer_whose_response_is_over_can_not_be_revoked() -> None:
+    """Whatever has not left by then is out of reach; what is written down of it holds."""
+    one = session()
+    one.sent_by(lambda: 1)
+    one.open(META)
+    one.complete(DONE)
+    one.delivered()
+    assert not one.recallable
+    assert not one.revoke(REVOKED, PrincipalRevoked())
+    assert one.close_reason is CloseReason.COMPLETED
+
+
+async def test_a_stop_finds_an_answer_until_all_of_it_was_taken() -> None:
+    """Afterwards there is nothing that it could end; asked twice it is the same stop."""
+    registry = SessionRegistry()
+    ann = Principal("acme", "ann", frozenset(), frozenset({"ask"}), 1e12)
+    for taken in (False, True):
+        one = session()
+        one.principal = ann
+        one.open(META)
+        one.complete(DONE)
+        with registry.registered(one):
+            if taken:
+                assert await sent(one) == [META, DONE]
+            assert (registry.identified() == []) is taken
+            assert [registry.stop(ann, "req_1") for _ in range(2)] == [not taken] * 2
+            assert registry.kill(ann, "req_1") is not taken
 
 
 STREAMED: dict[str, tuple[list[type[Event]], str | None]] = {

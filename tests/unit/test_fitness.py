@@ -46,6 +46,39 @@ def test_several_processes_need_what_they_share(name: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("given", "waits"),
+    [
+        ({"revocation_bound_ms": 499}, ["GATEWAY_REVOCATION_BOUND_MS (499 ms)"]),
+        ({"revocation_poll_ms": 501, "revocation_bound_ms": 60_000}, ["another process (1000 ms)"]),
+        (
+            {"revocation_poll_ms": 501, "revocation_bound_ms": 1001},
+            ["GATEWAY_REVOCATION_BOUND_MS (1001 ms)", "another process (1000 ms)"],
+        ),
+    ],
+)
+def test_one_poll_may_be_missed(given: dict[str, object], waits: list[str]) -> None:
+    """Two fit into every wait for one."""
+    error = refusal_of(**given)
+    assert error.reason == "polls_too_seldom"
+    assert error.detail.count("more than half") == len(waits)
+    for wait in waits:
+        assert wait in error.detail
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"revocation_bound_ms": 500},
+        {"revocation_poll_ms": 500},
+        {"env": "development", "database_url": None, "revocation_poll_ms": 1000},
+    ],
+)
+def test_half_of_a_wait_is_often_enough(given: dict[str, object]) -> None:
+    """Without other processes nobody waits for them."""
+    refuse_unfit(Settings.model_validate({**FIT, **given}))
+
+
+@pytest.mark.parametrize(
     ("given", "missing"),
     [
         ({"oidc_audience": None}, "OIDC_AUDIENCE"),
@@ -65,6 +98,36 @@ def test_settings_that_belong_together(given: dict[str, object], missing: str) -
             "settings_incomplete",
             True,
         )
+
+
+@pytest.mark.parametrize("rate", ["quota", "model"])
+def test_one_call_fits_into_a_minutes_tokens(rate: str) -> None:
+    """What it may use is reserved before it: with less no question would ever be answered."""
+    name = f"{rate}_tokens_per_minute"
+    error = refusal_of(**{name: 8191, "model_context_tokens": 8192})
+    assert error.reason == "quota_too_small"
+    assert f"GATEWAY_{name.upper()} (8191) is less than" in error.detail
+    refuse_unfit(Settings.model_validate({**FIT, name: 8192, "model_context_tokens": 8192}))
+
+
+def test_a_lease_outlasts_two_steps() -> None:
+    """Without Redis there is none."""
+    lent = {"quota_cap_ms": 500, "quota_lease_s": 1.0}
+    error = refusal_of(**lent)
+    assert (error.reason, "GATEWAY_QUOTA_CAP_MS" in error.detail) == ("quota_lease_too_short", True)
+    refuse_unfit(Settings.model_validate({**FIT, **lent, "quota_cap_ms": 499}))
+    refuse_unfit(Settings.model_validate({**lent, "env": "development"}))
+
+
+@pytest.mark.parametrize(
+    "given", [{"moderation_base_url": "http://m/v1"}, {"moderation_phrases": "phrases.txt"}]
+)
+def test_a_moderator_that_nobody_asks_is_refused(given: dict[str, object]) -> None:
+    """Who named one believes that answers are checked."""
+    (name,) = given
+    error = refusal_of(**given)
+    assert (error.reason, f"GATEWAY_{name.upper()} is set" in error.detail) == ("moderation_is_off", True)
+    refuse_unfit(Settings.model_validate({**FIT, **given, "moderation": "segmented"}))
 
 
 def test_powers_and_spaces_are_refused_only_when_there_are_any() -> None:

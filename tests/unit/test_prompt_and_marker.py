@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from gateway.answer.budget import estimate_tokens, fit_evidence
+from gateway.answer.budget import TokenCount, estimate_tokens, fit_evidence
 from gateway.answer.evidence import Evidence
 from gateway.answer.marker import MarkerHold
 from gateway.answer.prompt import NO_SUPPORT_MARKER, build_prompt, language_of
@@ -125,6 +125,17 @@ def test_a_token_estimate_counts_han_characters_one_by_one() -> None:
     assert estimate_tokens("") == 0
     assert 8 <= estimate_tokens("The upload limit is 42 megabytes.") <= 14
     assert estimate_tokens("\ud800") > 0
+
+
+@pytest.mark.parametrize(
+    "text", ["The upload limit is 42 megabytes.", "上传限制 is 42 兆。 カナ 한글 é😀\ud83d"]
+)
+def test_tokens_counted_piece_by_piece_are_those_of_the_whole_text(text: str) -> None:
+    """Pieces as small as a token would each be rounded up."""
+    count = TokenCount()
+    for character in text:
+        count.add(character)
+    assert count.tokens == estimate_tokens(text)
 
 
 def test_only_whole_passages_go_in_and_none_is_skipped_for_a_later_one() -> None:

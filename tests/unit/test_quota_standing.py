@@ -34,14 +34,24 @@ def test_a_process_is_alone_after_leases_and_calls_and_windows_are_over(
     assert standing.is_alone(101 + quiet_s + 1)
 
 
-def test_it_is_no_longer_alone_when_it_may_be_forgotten() -> None:
-    """Counted from the question: the calls that it began are over by then."""
-    standing = standing_of(terms())
-    last = 100 + 600 - 1 - 30
+@pytest.mark.parametrize(("limits", "settled_s"), [(CALLS, 30), (RATED, 61)])
+def test_it_is_no_longer_alone_when_it_may_be_forgotten(limits: QuotaLimits, settled_s: float) -> None:
+    """Counted from the question: what it began is over, and out of the window, by then."""
+    standing = standing_of(terms(limits))
+    last = 100 + 600 - 1 - settled_s
     assert standing.is_alone(last - 0.1)
     assert not standing.is_alone(last)
-    assert standing.keeps_part(last + 29.9)
-    assert not standing.keeps_part(last + 30)
+    assert standing.keeps_part(last + settled_s - 0.1)
+    assert not standing.keeps_part(last + settled_s)
+
+
+def test_a_part_that_may_be_forgotten_isnt_claimed_again() -> None:
+    """Others may have it when Redis is back."""
+    standing = standing_of(terms())
+    standing.asks(100 + 600 - 1.1)
+    assert standing.part == 2
+    standing.asks(100 + 600 - 1)
+    assert standing.part == 0
 
 
 @pytest.mark.parametrize("word", ["replaced", "stale"])

@@ -1,13 +1,14 @@
 """Orders of the in-memory catalog."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from gateway.adapters.memory.catalog_rows import CatalogRows
 from gateway.stream.orders import Order, Reply
 
 _KEPT_S = 60.0
+_OPEN_S = 5.0
 _MOST = 256
 
 
@@ -31,12 +32,14 @@ class OrderRows(CatalogRows):
         self._orders = {**young, order.order_id: _Posted(order, now)}
 
     async def open_orders(self) -> list[Order]:
-        return [posted.order for posted in self._orders.values()][:_MOST]
+        newest = max((posted.at for posted in self._orders.values()), default=0.0)
+        return [one.order for one in self._orders.values() if one.at > newest - _OPEN_S][:_MOST]
 
-    async def reply_to_order(self, order_id: str, reply: Reply) -> None:
-        posted = self._orders.get(order_id)
-        if posted is not None:
-            posted.replies.setdefault(reply.process, reply)
+    async def reply_to_orders(self, replies: Mapping[str, Reply]) -> None:
+        for order_id, reply in replies.items():
+            posted = self._orders.get(order_id)
+            if posted is not None:
+                posted.replies.setdefault(reply.process, reply)
 
     async def order_replies(self, order_id: str) -> list[Reply]:
         posted = self._orders.get(order_id)

@@ -1,13 +1,12 @@
 """Chat completion chunks, sans IO: the JSON of each event into text, usage and the end of an answer."""
 
-import io
 import json
 from typing import Any
 
 import orjson
 
 from gateway.adapters.openai.sse import SurrogateJoiner
-from gateway.answer.budget import estimate_tokens
+from gateway.answer.budget import TokenCount, estimate_tokens
 from gateway.answer.model import ModelFinish, ModelPiece, ModelUsage, TextPiece
 from gateway.answer.prompt import Prompt
 from gateway.errors import UpstreamFailed
@@ -23,18 +22,26 @@ FINISH_REASONS = {
     "max_tokens": "length",
 }
 
+#: no tokenizer's tokens are longer on average; single ones, as of blanks, are: hence the allowance
+_MOST_CHARS_A_TOKEN = 16
+_ALLOWANCE_CHARS = 1024
+
 
 class ChunkReader:
     """Reads one answer's events in order. Unknown keys and further choices are ignored.
 
-    Usage and finish come last, from ``end``, however the server ordered them. Raises UpstreamFailed for JSON
-    that can't be read, an error object, an end without a usable answer, and no end at all.
+    Usage and finish come last, from ``end``, however the server ordered them. ``overrun`` once the text is
+    longer than the tokens asked for can be, 16 characters each and 1024 besides: it is cut there, ends by its
+    length, and nothing after it is to be read. Raises UpstreamFailed for JSON that can't be read, an error
+    object, an end without a usable answer, and no end at all.
     """
 
     def __init__(self, prompt: Prompt) -> None:
         self._prompt = prompt
         self._joiner = SurrogateJoiner()
-        self._said = io.StringIO()  # far smaller than its pieces
+        self._said = TokenCount()
+        self._chars_left = prompt.max_output_tokens * _MOST_CHARS_A_TOKEN + _ALLOWANCE_CHARS
+        self.overrun = False
         self._usage: ModelUsage | None = None
         self._finish: ModelFinish | None = None
 
@@ -65,9 +72,14 @@ class ChunkReader:
         return (self._usage or self._estimate(), self._finish)
 
     def _piece(self, text: str) -> TextPiece | None:
+        if len(text) > self._chars_left:
+            text = text[: self._chars_left]
+            self.overrun = True
+            self._finish = ModelFinish("length")
         if not text:
             return None
-        self._said.write(text)
+        self._chars_left -= len(text)
+        self._said.add(text)
         return TextPiece(text)
 
     def _read_usage(self, usage: object) -> None:
@@ -78,9 +90,8 @@ class ChunkReader:
             self._usage = ModelUsage(usage["prompt_tokens"], usage["completion_tokens"], estimated=False)
 
     def _estimate(self) -> ModelUsage:
-        """Over the whole text: pieces as small as a token would each be rounded up."""
         sent = sum(estimate_tokens(message.content) for message in self._prompt.messages)
-        return ModelUsage(sent, estimate_tokens(self._said.getvalue()), estimated=True)
+        return ModelUsage(sent, self._said.tokens, estimated=True)
 
 
 def _loads(event: bytes) -> object:

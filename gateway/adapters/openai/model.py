@@ -24,6 +24,7 @@ from gateway.adapters.openai.client import (
     checked_url,
     retry_after_ms,
 )
+from gateway.adapters.openai.cookieless import CookielessClient
 from gateway.adapters.openai.patience import Patience
 from gateway.adapters.openai.sse import SseDecoder
 from gateway.answer.fault import ModelRefused, ModelThrottled, ModelUnreached
@@ -41,13 +42,15 @@ _NO_CONNECTION = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 #: request timeout, conflict, too early: the only ones below 500 besides 429 that may pass
 _PASSING = frozenset({408, 409, 425})
 
-# all that the transport raises: openai's adapter maps aiohttp's errors to httpx2's, but not every one of them
+# all that the transport raises: openai's adapter maps aiohttp's errors to httpx2's, but not every one of
+# them; what can't be written or read as a header is a ValueError
 _TRANSPORT_ERRORS: tuple[type[Exception], ...] = (
     openai.OpenAIError,
     httpx2.HTTPError,
     httpx2.StreamError,
     aiohttp.ClientError,
     OSError,
+    ValueError,
 )
 
 
@@ -56,8 +59,9 @@ class OpenAIModel:
 
     ``connect_cap_ms`` bounds getting a connection, ``first_token_cap_ms`` the time from the call to the first
     text, ``idle_cap_ms`` the gap between two texts; comments and empty deltas are no text. Only time spent
-    waiting for the model counts, not the time in which nobody reads. Raises ConfigurationError for a URL
-    or key that can't be used.
+    waiting for the model counts, not the time in which nobody reads. A server that doesn't keep to the tokens
+    asked for is hung up on: the answer then ends by its length. Raises ConfigurationError for a URL or key
+    that can't be used.
     """
 
     def __init__(
@@ -84,10 +88,8 @@ class OpenAIModel:
             max_retries=0,
             # reads are bounded by our own clocks, which comments don't reset
             timeout=httpx2.Timeout(None, connect=connect_s, pool=connect_s),
-            http_client=openai.DefaultAioHttpClient(
-                # a redirect would take the passages to another host
-                follow_redirects=False,
-                limits=httpx2.Limits(max_connections=MAX_CONNECTIONS, keepalive_expiry=KEEPALIVE_S),
+            http_client=CookielessClient(
+                limits=httpx2.Limits(max_connections=MAX_CONNECTIONS, keepalive_expiry=KEEPALIVE_S)
             ),
         )
         # what the SDK would add from OPENAI_* variables belongs to another endpoint than this one
@@ -193,7 +195,7 @@ class _Call(AsyncIterator[ModelPiece]):
         trace: TracebackType | None,
     ) -> None:
         try:
-            if kind is None and self._over and self._failure is None:
+            if kind is None and self._over and self._failure is None and not self._chunks.overrun:
                 await self._drain()
         finally:
             await self._close()
@@ -270,6 +272,8 @@ class _Call(AsyncIterator[ModelPiece]):
             if piece is not None:
                 self._ready.append(piece)
                 self._patience.text_came()
+            if self._chunks.overrun:
+                return False
             if self._chunks.finished and not finished:
                 self._patience.answer_ended()
         return True

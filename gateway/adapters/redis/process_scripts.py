@@ -2,11 +2,12 @@
 
 A part, 1/n of every budget, is what a process may use by itself once it can't reach Redis. It is given only
 when all parts together are no more than the whole, and when every process that is heard knows of it: those
-tell a Redis that has forgotten everything. One that is alone among them gets half: when it dies, whoever
-comes after it under another name must not wait until it is forgotten.
+tell a Redis that has forgotten everything. One that was itself forgotten keeps its part only if that still
+fits; until it is known to have heard that it doesn't, the part stays withheld. One that is alone among them
+gets half: when it dies, whoever comes after it under another name must not wait until it is forgotten.
 """
 
-from gateway.adapters.redis.script import NOW, PART, STANDING, Script
+from gateway.adapters.redis.script import NOW, PART, STANDING, USED_ALONE, Script
 
 # KEYS: incarnation. ARGV: how long a new incarnation is closed. Returns for how long it still is.
 LOOK = Script(STANDING + "return closed_ms")
@@ -19,6 +20,7 @@ LOOK = Script(STANDING + "return closed_ms")
 BEAT = Script(
     STANDING
     + PART
+    + USED_ALONE
     + """
 local lease_ms, forget_ms, window_ms = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local name, instance, number = ARGV[6], ARGV[7], tonumber(ARGV[8])
@@ -66,16 +68,13 @@ end
 
 if not mine or mine.instance ~= instance then
   local before = mine and is_silent(name) and part(mine)
-  if before then redis.call('ZADD', alone, now + window_ms, name) end
   changed = changed or not mine
-  mine = {offered = 0, since = 0, alone = before or (mine and mine.alone) or 0}
+  mine = {offered = 0, since = 0, alone = mine and mine.alone or 0}
   all[name] = mine
+  if before then used_alone(mine, alone, name, before, now + window_ms) end
 end
 mine.instance, mine.number, mine.held, mine.seen = instance, number, held, seen
-if age and window_ms > age then
-  redis.call('ZADD', alone, now - age + window_ms, name)
-  mine.alone = held
-end
+if age then used_alone(mine, alone, name, held, now - age + window_ms) end
 redis.call('ZADD', silent, (heard and math.min(heard, now) or now) + lease_ms, name)
 redis.call('ZADD', forget, now + forget_ms, name)
 
@@ -88,11 +87,13 @@ if closed_ms == 0 and heard then
     if n then others = others + 1 / n end
   end
   local fair = math.max(count, 2)
-  offered = others + 1 / fair < 1.000000001 and fair or held
+  local function fits(n) return others + 1 / n < 1.000000001 end
+  local kept = held > 0 and fits(held) and held or 0
+  offered = fits(fair) and fair or kept
   if offered ~= mine.offered then mine.since, changed = version + 1, true end
   given = offered
   for each, record in pairs(all) do
-    if each ~= name and record.seen < mine.since and not is_silent(each) then given = held end
+    if each ~= name and record.seen < mine.since and not is_silent(each) then given = kept end
   end
 end
 mine.offered = offered
@@ -127,14 +128,18 @@ return {closed_ms > 0 and 'closed' or 'open', now, closed_ms, given, version, cj
 """
 )
 
-# KEYS: incarnation, registry, silent, alone, forget. ARGV: name, instance. A part that was used alone
-# within the window stays withheld until it has passed.
+# KEYS: incarnation, registry, silent, alone, forget. ARGV: name, instance, window ms, part held (0 = none),
+# ms since a call was admitted alone ('' = not): there may have been no beat to tell it. A part that was used
+# alone within the window stays withheld until it has passed.
 LEAVE = Script(
     NOW
+    + USED_ALONE
     + """
 local found = redis.call('HGET', KEYS[2], ARGV[1])
 local mine = found and cjson.decode(found)
 if not mine or mine.instance ~= ARGV[2] then return 0 end
+local window_ms, held, age = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+if age then used_alone(mine, KEYS[4], ARGV[1], held, now - age + window_ms) end
 local alone_until = tonumber(redis.call('ZSCORE', KEYS[4], ARGV[1]) or 0)
 if alone_until > now then
   mine.held, mine.offered, mine.instance = 0, 0, ''

@@ -129,7 +129,7 @@ class RedisQuota:
         await self._returns.aclose(_CLOSE_S)
         if self._beating is not None:
             with contextlib.suppress(QuotaUnavailable):
-                await self._steps.leave(self._standing)
+                await self._steps.leave(self._standing, self._alone_ms(time.monotonic()))
         await self._steps.aclose(_CLOSE_S)
 
     # -- calls --------------------------------------------------------------------------------------
@@ -207,6 +207,7 @@ class RedisQuota:
     async def _beat(self) -> bool:
         """One beat; False when nothing came of it."""
         asked_at = time.monotonic()
+        self._standing.asks(asked_at)
         calls = list(self._calls)
         for call in calls:
             call.is_known = True

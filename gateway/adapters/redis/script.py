@@ -12,7 +12,10 @@ from redis.exceptions import NoScriptError
 
 from gateway.adapters.redis.connection import Client
 
-# The replication id changes with every start of a server and with every promotion.
+# The replication id changes with every start of a server and with every promotion: whatever may have lost
+# keys. It also changes, though nothing is lost, when a primary gets its first replica and when it frees the
+# backlog after ``repl-backlog-ttl`` without one; nothing here can tell these for certain from a loss, so they
+# close the quota as well.
 NOW = """
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
@@ -40,6 +43,19 @@ local function part(record)
     if each > 0 and (not n or each < n) then n = each end
   end
   return n
+end
+"""
+
+# A part that was used alone is withheld from the others' rates until that use has left the window, by the
+# smaller n while an earlier use is still within it: parts shrink, what was used doesn't.
+USED_ALONE = """
+local function used_alone(record, alone, name, n, till)
+  if till <= now then return end
+  local before = tonumber(redis.call('ZSCORE', alone, name) or 0)
+  local earlier = before > now and record.alone or 0
+  if n == 0 or earlier > 0 and earlier < n then n = earlier end
+  record.alone = n
+  redis.call('ZADD', alone, math.max(before, till), name)
 end
 """
 

@@ -48,6 +48,11 @@ class Standing:
         self.number += 1
         return self.number
 
+    def asks(self, now: float) -> None:
+        """A beat is about to go out. A part that Redis may have given to others by now isn't claimed."""
+        if not self.keeps_part(now):
+            self.part = 0
+
     def answered(self, asked_at: float, now: float, reply: BeatReply) -> None:
         """A beat was asked and its reply is here."""
         self.is_replaced = reply.word == "replaced"
@@ -68,10 +73,10 @@ class Standing:
         """May start calls within its part: it has been silent for so long that nothing else counts.
 
         Not before Redis withholds its part and what was begun before that is over; no longer than that
-        calls are over when Redis forgets it.
+        calls are over, and rates have left their window, when Redis forgets it.
         """
         starts = self._answered_at + self.terms.quiet_s + self.terms.margin_s
-        return bool(self.part) and starts <= now and self.keeps_part(now + self.terms.total_cap_s)
+        return bool(self.part) and starts <= now and self.keeps_part(now + self.terms.settled_s)
 
     def keeps_part(self, now: float) -> bool:
         """Running calls within its part may go on without leases."""

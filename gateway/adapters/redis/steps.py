@@ -88,8 +88,12 @@ class QuotaSteps:
         )
         return BeatReply(*await self._within_cap(self._run(BEAT, keys, arguments)))
 
-    async def leave(self, standing: Standing) -> None:
-        await self._within_cap(self._run(LEAVE, _PROCESSES, (standing.name, standing.instance)))
+    async def leave(self, standing: Standing, alone_ms: int | None) -> None:
+        arguments = (
+            *(standing.name, standing.instance),
+            *(_ms(self._terms.slots_s), standing.part, _or_nothing(alone_ms)),
+        )
+        await self._within_cap(self._run(LEAVE, _PROCESSES, arguments))
 
     async def look(self) -> int:
         """For how many ms the incarnation is still closed."""

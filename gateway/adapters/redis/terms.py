@@ -27,8 +27,13 @@ class QuotaTerms:
         """After this long without a word, nothing from before counts any more: the lease has run out, then
         the calls that others began in its place have ended; rates of before have left their window.
         """
+        return self.lease_s + self.settled_s
+
+    @property
+    def settled_s(self) -> float:
+        """So long after it began a call is over, and what it counts for in rates has left the window."""
         has_rates = self.tenant.has_rates or self.model.has_rates
-        return self.lease_s + max(self.total_cap_s, self.slots_s if has_rates else 0.0)
+        return max(self.total_cap_s, self.slots_s if has_rates else 0.0)
 
     @property
     def slots_s(self) -> float:
@@ -53,4 +58,4 @@ class QuotaTerms:
     @property
     def forgotten_s(self) -> float:
         """``forget_s``, or longer where the time alone would else be nothing."""
-        return max(self.forget_s, 2 * (self.quiet_s + self.total_cap_s))
+        return max(self.forget_s, 2 * (self.quiet_s + self.settled_s))

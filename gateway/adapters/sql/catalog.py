@@ -211,8 +211,8 @@ class SqlCatalog:
     async def open_orders(self) -> list[Order]:
         return await self._look(orders.open_ones)
 
-    async def reply_to_order(self, order_id: str, reply: Reply) -> None:
-        await self._write(lambda c, now: orders.reply(c, now, order_id, reply))
+    async def reply_to_orders(self, replies: Mapping[str, Reply]) -> None:
+        await self._write(lambda c, now: orders.reply(c, now, replies))
 
     async def order_replies(self, order_id: str) -> list[Reply]:
         return await self._look(lambda c: orders.replies(c, order_id))

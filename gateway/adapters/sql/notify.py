@@ -1,4 +1,4 @@
-"""NOTIFY and LISTEN: whoever commits a change of rights wakes every process at this database.
+"""NOTIFY and LISTEN: whoever commits a change of rights, or an order, wakes every process at this database.
 
 A hint only. Everybody polls as well, so a connection that is lost, or a pooler in between that keeps no
 session, costs time and nothing else.
@@ -48,9 +48,11 @@ class PostgresHints:
                     failures = 0
                     hinted()  # nobody was listening until now
                     await lost.wait()
+                cause = "the connection was closed"
             except DATABASE_ERRORS as error:
-                if not failures:
-                    _log.warning("revocations.hints_lost", part="database", cause=str(DatabaseFailure(error)))
+                cause = str(DatabaseFailure(error))
+            if not failures:
+                _log.warning("revocations.hints_lost", part="database", cause=cause)
             await asyncio.sleep(_PAUSES_S[min(failures, len(_PAUSES_S) - 1)])
             failures += 1
 

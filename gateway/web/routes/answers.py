@@ -185,7 +185,8 @@ async def _settle(services: Services, session: Session, trace: Trace) -> None:
 
 def _turned_away(session: Session) -> bool:
     """By admission, before anything was found for it: many may come at once, and counting them is enough."""
-    return isinstance(session.failure, Rejection) and not session.documents
+    refused = session.close_reason is CloseReason.FAILED and isinstance(session.failure, Rejection)
+    return refused and not session.documents
 
 
 async def _audit(services: Services, session: Session, trace: Trace) -> None:
