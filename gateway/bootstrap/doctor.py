@@ -54,6 +54,16 @@ async def examine(settings: Settings) -> list[Finding]:
         return await _Examination(impatient, PartsOpener(impatient, stack)).run()
 
 
+#: what ``serve`` refuses before it opens anything
+_SETTINGS: tuple[tuple[str, Callable[[Settings], list[str]]], ...] = (
+    ("settings_incomplete", fitness.incomplete),
+    ("quota_too_small", fitness.too_small),
+    ("quota_lease_too_short", fitness.too_short),
+    ("moderation_is_off", fitness.unused_moderators),
+    ("polls_too_seldom", fitness.too_seldom),
+)
+
+
 class _Examination:
     def __init__(self, settings: Settings, opener: PartsOpener) -> None:
         self._settings = settings
@@ -90,10 +100,9 @@ class _Examination:
             f"qa-gateway {gateway.__version__}, Python {platform.python_version()}, {settings.env}, "
             f"data in {settings.data_dir}",
         )
-        for text in fitness.incomplete(settings):
-            self._failed("settings", "settings_incomplete", text)
-        for text in fitness.too_seldom(settings):
-            self._failed("settings", "polls_too_seldom", text)
+        for code, look in _SETTINGS:
+            for text in look(settings):
+                self._failed("settings", code, text)
         if settings.env == "production":
             for text in fitness.embedded_parts(settings):
                 self._failed("settings", "production_needs_servers", text)

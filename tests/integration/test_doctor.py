@@ -79,7 +79,8 @@ async def findings(environment: Mapping[str, str]) -> list[Finding]:
 
 
 SELF_EXPLAINING = {
-    *("ok", "settings_incomplete", "polls_too_seldom"),
+    *("ok", "settings_incomplete", "polls_too_seldom", "quota_too_small", "quota_lease_too_short"),
+    "moderation_is_off",
     *("production_needs_servers", "workers_need_servers"),
 }
 
