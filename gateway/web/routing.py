@@ -31,6 +31,10 @@ class Methods:
         self._apps = {method: app for method, app in given.items() if app is not None}
         self._allow = ", ".join([*self._apps, "OPTIONS"])
 
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset({*self._apps, "OPTIONS"})
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         app = self._apps.get(scope["method"])
         if app is not None:

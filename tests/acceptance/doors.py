@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from starlette.routing import Route
 
-from gateway.web.routing import routes
+from gateway.web.routing import Methods, routes
 
 JSON = "application/json"
 BOUNDARY = "b0undary"
@@ -101,14 +101,15 @@ DOORS = [
     Door("GET", "/v1/apikeys", "operate"),
     Door("POST", "/v1/apikeys", "operate", json_body(name="ci", scopes=["ask"]), JSON),
     Door("DELETE", "/v1/apikeys/{key_id}", "operate"),
+    Door("POST", "/v1/answers/{request_id}/ack", "ask", json_body(), JSON),
 ]
 
 
 def all_routes() -> set[tuple[str, str]]:
-    """``(method, path)`` of everything that is served, HEAD left out."""
+    """``(method, path)`` of everything that is served, HEAD and OPTIONS left out."""
     return {
         (method, route.path)
         for route in routes()
-        if isinstance(route, Route)
-        for method in (route.methods or set()) - {"HEAD"}
+        if isinstance(route, Route) and isinstance(route.endpoint, Methods)
+        for method in route.endpoint.names - {"HEAD", "OPTIONS"}
     }

@@ -230,7 +230,7 @@ async def test_lists_show_nothing_of_another_tenant(tenants: Tenants) -> None:
         for tenant, empty in (("globex", True), ("acme", False)):
             status, _, body = await tenants.send(door, tenant)
             assert status == 200
-            (listed,) = body.values()
+            (listed,) = (value for name, value in body.items() if name != "processes")
             assert (listed == []) is empty
 
 

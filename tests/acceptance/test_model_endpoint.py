@@ -30,6 +30,12 @@ SECRET = {
 QUESTION = "What is the upload limit?"
 UNANSWERABLE = "Who composed the opera about the lighthouse keeper?"
 PATIENCE_S = 60
+#: one test's failing model is not to keep the next from asking it, and answers may be as long as they like
+UNBROKEN = {
+    "GATEWAY_BREAKER_FAILURES": "100000",
+    "GATEWAY_MODEL_CONTEXT_TOKENS": "65536",
+    "GATEWAY_MAX_OUTPUT_TOKENS": "32768",
+}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -50,6 +56,7 @@ async def patient(
         "GATEWAY_IDLE_CAP_MS": "30000",
         "GATEWAY_TOTAL_CAP_MS": "60000",
         "GATEWAY_LOG_LEVEL": "debug",
+        **UNBROKEN,
     }
     async with gateway_process(tmp_path_factory.mktemp("patient"), side=side, env=env) as one:
         await one.learn(TEXT)
@@ -62,7 +69,7 @@ async def patient(
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def strict(stub: ModelStub, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GatewayProcess]:
     """Waits 0.3 s between two tokens, and the usual time for the first."""
-    env = {"GATEWAY_MODEL_BASE_URL": stub.base_url, "GATEWAY_IDLE_CAP_MS": "300"}
+    env = {"GATEWAY_MODEL_BASE_URL": stub.base_url, "GATEWAY_IDLE_CAP_MS": "300", **UNBROKEN}
     async with gateway_process(tmp_path_factory.mktemp("strict"), env=env) as one:
         await one.learn(TEXT)
         yield one

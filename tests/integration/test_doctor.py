@@ -239,6 +239,7 @@ async def test_settings_that_no_start_accepts(tmp_path: Path) -> None:
     assert all(line.keys() == {"part", "verdict", "code", "detail", "advice"} for line in told.lines)
 
 
+@pytest.mark.soak
 async def test_it_disturbs_no_running_server(tmp_path: Path) -> None:
     """Beside a `serve` on embedded parts: a table for people, exit 0, and the server goes on."""
     async with gateway_process(tmp_path) as gateway:

@@ -21,7 +21,7 @@ from tests.harness.milvus_server import MilvusServer
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-_ROUNDS = 25
+_ROUNDS = 8
 _numbers = count()
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.lowlevel
+import pytest
 import pytest_asyncio
 from pydantic import SecretStr
 
@@ -230,6 +231,7 @@ class Whisper:
         self._said.set()
 
 
+@pytest.mark.soak
 async def test_a_gateway_that_may_be_one_of_several_looks_for_orders(
     postgres: "PostgresServer", tmp_path: Path
 ) -> None:

@@ -253,6 +253,7 @@ async def test_a_revoked_user_is_refused_by_both_processes(production: Productio
     assert await production.on_each(gateway.token()) == [200, 200]
 
 
+@pytest.mark.soak
 async def test_killed_processes_are_replaced_and_nothing_is_lost(production: Production) -> None:
     """kill -9 of a web process and of the worker in mid-import: questions are answered all the while, the
     next worker ends the task, and every document of it can be asked for.

@@ -52,6 +52,7 @@ async def answered(gateway: GatewayProcess) -> None:
     assert "42" in "".join(event.data["text"] for event in events if event.name == "delta")
 
 
+@pytest.mark.soak
 async def test_a_killed_vector_store_is_replaced(gateway: GatewayProcess) -> None:
     """Unready and 503 meanwhile, then answers again, out of another child and the same server."""
     first = gateway.child(LITE)
@@ -202,6 +203,7 @@ async def stage(gateway: GatewayProcess, task_id: str, name: str) -> None:
     await eventually(there)
 
 
+@pytest.mark.soak
 async def test_an_import_outlives_the_server(tmp_path: Path) -> None:
     """kill -9 while a document is read, and again while its rows are written: it ends once and whole."""
     env = {"GATEWAY_TASK_LEASE_S": "2", "GATEWAY_PARSE_CAP_S": "120"}
@@ -298,6 +300,7 @@ async def model_at(port: int, **script: Any) -> AsyncIterator[ModelStub]:
         await stub.close()
 
 
+@pytest.mark.soak
 async def test_it_starts_without_its_model_and_finds_it_later(modelled: tuple[GatewayProcess, int]) -> None:
     """Unready because of the model alone, imports work, questions fail with a word; no restart."""
     gateway, port = modelled

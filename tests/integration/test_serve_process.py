@@ -170,6 +170,7 @@ async def test_a_taken_port_is_the_first_thing_said(gateway: GatewayProcess, tmp
     assert not folder.exists()
 
 
+@pytest.mark.soak
 async def test_a_reader_that_stops_loses_its_connection(tmp_path: Path) -> None:
     """The server's own socket is closed, though the client neither reads nor leaves."""
     async with serve_stub() as stub:

@@ -181,6 +181,7 @@ async def test_a_process_that_keeps_dying_at_the_start_ends_the_rest(tmp_path: P
     assert len((tmp_path / "starts").read_text().splitlines()) == 3
 
 
+@pytest.mark.soak
 async def test_the_gateway_itself_is_such_a_process(tmp_path: Path) -> None:
     """One, over embedded parts: it answers, drains on SIGTERM, and closes its parts; exit 0."""
     async with started(

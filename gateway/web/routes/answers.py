@@ -220,12 +220,12 @@ async def stop_answer(request: Request) -> Response:
 async def acknowledge(request: Request) -> Response:
     """204 when the answer was the caller's own and has ended in this process, once; else 404.
 
-    It belongs to a question that was counted, and its asker may have lost his rights meanwhile: neither the
-    rate nor revocations keep him from saying that he saw so.
+    It belongs to a question that was counted, so it isn't counted once more.
     """
     services = services_of(request)
     principal = await services.verifier.verify(bearer_token(request.headers))
     principal.require("ask")
+    await services.authorizer.refuse_revoked(principal)
     await json_body(request)
     seconds = services.ended.acknowledge(principal, request.path_params["request_id"])
     if seconds is None:
