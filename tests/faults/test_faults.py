@@ -158,6 +158,7 @@ async def _said(city: City, calls: int) -> bool:
     return len(found) >= calls and all(call["tokens"] >= 1 for call in found)
 
 
+@pytest.mark.soak
 @pytest.mark.fault("FLT-10")
 async def test_a_vector_store_that_dies_is_found_again(city: City, evidence: Note) -> None:
     """While it is away: 503 with its code, and readiness says so; back: answers, without a restart."""

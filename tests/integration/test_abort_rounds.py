@@ -21,6 +21,8 @@ from tests.harness.world import World
 TEXT = {"limits.md": "# Limits\n\nThe upload limit is 42 megabytes for every member of staff.\n"}
 QUESTION = "What is the upload limit?"
 ROUNDS = 1000
+#: in this process, in each run of the tests
+FEWER = 300
 WARM_UP = 100
 AT_ONCE = 20
 PATIENCE_S = 300
@@ -137,7 +139,7 @@ def without_garbage_collection() -> Iterator[None]:
     gc.enable()
 
 
-async def test_no_task_and_no_descriptor_outlives_a_thousand_aborts(
+async def test_no_task_and_no_descriptor_outlives_hundreds_of_aborts(
     without_garbage_collection: None,
 ) -> None:
     """In this process, where tasks can be counted: none of them is left, and every place is free."""
@@ -149,7 +151,7 @@ async def test_no_task_and_no_descriptor_outlives_a_thousand_aborts(
                 await abort_rounds(port, world.token(), WARM_UP)
                 await world.registry.idle()
                 tasks, descriptors = len(asyncio.all_tasks()), open_descriptors()
-                await abort_rounds(port, world.token(), ROUNDS)
+                await abort_rounds(port, world.token(), FEWER)
                 await world.registry.idle()
                 while len(asyncio.all_tasks()) > tasks or open_descriptors() > descriptors:
                     await anyio.lowlevel.checkpoint()

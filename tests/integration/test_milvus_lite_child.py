@@ -217,6 +217,7 @@ async def test_a_frozen_child_is_replaced(tmp_path: Path) -> None:
         await child.aclose()
 
 
+@pytest.mark.soak
 async def test_a_child_that_dies_while_it_is_asked_for_the_marker_is_replaced(tmp_path: Path) -> None:
     """Its start fails at the first call, over a connection that stood; the next start comes all the same."""
     child = LiteChild(

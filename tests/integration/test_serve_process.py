@@ -150,6 +150,7 @@ async def test_a_killed_server_leaves_no_child_and_an_intact_folder(tmp_path: Pa
         assert await heir.stop() == 0
 
 
+@pytest.mark.soak
 async def test_a_second_process_on_the_folder_is_refused(gateway: GatewayProcess) -> None:
     """Exit 2 and `data_dir_in_use` in one line; the first one goes on."""
     second = await run_command("serve", "--port", "0", "--data-dir", str(gateway.data_dir))
@@ -272,6 +273,7 @@ async def test_a_token_makes_nothing_but_the_key(tmp_path: Path) -> None:
     assert stat.S_IMODE(files[0].stat().st_mode) == 0o600
 
 
+@pytest.mark.soak
 async def test_the_end_of_a_demo_deletes_its_folder(tmp_path: Path) -> None:
     """Ctrl-C on a demo that is ready: exit 0, no process and no file of it is left."""
     temporary = tmp_path / "tmp"
