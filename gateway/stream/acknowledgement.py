@@ -9,7 +9,7 @@ from gateway.access.principal import Principal
 from gateway.stream.session import CLOSE_ERRORS, Session
 
 #: the reasons after which nobody is there to be told
-_UNTOLD = frozenset(reason for reason, error in CLOSE_ERRORS.items() if error is None)
+_NOBODY_THERE = frozenset(reason for reason, error in CLOSE_ERRORS.items() if error is None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class EndedAnswers:
     def remember(self, session: Session) -> None:
         """For a session that has just ended. One that nobody is told of has no end to be seen."""
         asker = session.principal
-        if asker is None or not session.opened or session.close_reason in _UNTOLD:
+        if asker is None or not session.opened or session.close_reason in _NOBODY_THERE:
             return
         now = self._clock()
         self._ended[session.request_id] = _Ended(asker.tenant, asker.subject, now)

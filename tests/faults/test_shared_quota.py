@@ -1,7 +1,8 @@
 """FLT-6, and the promise of the shared quota: never more calls than the limit, whatever becomes of Redis."""
 
 import itertools
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 import anyio
 import pytest
@@ -41,21 +42,28 @@ class Crowd:
         await eventually(enough)
 
 
+@asynccontextmanager
+async def asking(city: City) -> AsyncIterator[Crowd]:
+    """A crowd that asks while the block runs; in the end each has the answer to its last question."""
+    crowd = Crowd(city)
+    async with anyio.create_task_group() as tasks:
+        for _ in range(ASKERS):
+            tasks.start_soon(crowd.ask_on)
+        yield crowd
+        crowd.stopping = True
+
+
 @pytest.mark.fault("FLT-6")
 async def test_a_redis_that_hangs_lets_nothing_in_and_comes_back(city: City, evidence: Note) -> None:
     """While it hangs no call begins, on either gateway; then answers again, without a restart."""
     with anyio.fail_after(PATIENCE_S):
         await city.script_model(tokens=[*TOKENS, "[1]"], cadence_ms=50)
-        crowd = Crowd(city)
-        async with anyio.create_task_group() as tasks:
-            for _ in range(ASKERS):
-                tasks.start_soon(crowd.ask_on)
+        async with asking(city) as crowd:
             await crowd.until_answered(LIMIT)
             city.town.redis.pause()
             await eventually(lambda: _refuses(city))
             city.town.redis.resume()
             await crowd.until_answered(LIMIT)
-            crowd.stopping = True
         most = most_at_once(await city.calls())
     assert most <= LIMIT
     evidence(f"limit {LIMIT}; at most {most} calls at once, before and after; {counted(crowd.answers)}")
@@ -69,10 +77,7 @@ async def test_the_global_limit_holds_while_redis_and_processes_fail(city: City,
     """
     with anyio.fail_after(PATIENCE_S):
         await city.script_model(tokens=[*TOKENS, "[1]"], cadence_ms=100)
-        crowd = Crowd(city)
-        async with anyio.create_task_group() as tasks:
-            for _ in range(ASKERS):
-                tasks.start_soon(crowd.ask_on)
+        async with asking(city) as crowd:
             await crowd.until_answered(LIMIT)
             city.town.redis.pause()
             await eventually(lambda: _refuses(city))
@@ -87,7 +92,6 @@ async def test_the_global_limit_holds_while_redis_and_processes_fail(city: City,
             await eventually(lambda: _refuses(city))
             city.town.redis.start()
             await crowd.until_answered(LIMIT)
-            crowd.stopping = True
         calls = await city.calls()
     most = most_at_once(calls)
     assert most <= LIMIT
