@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import anyio
+import anyio.lowlevel
 import pytest
 from structlog.testing import capture_logs
 
@@ -23,6 +24,10 @@ from tests.integration.revocation_world import PATIENCE_S
 if TYPE_CHECKING:
     from tests.harness.postgres import PostgresServer
     from tests.harness.redis_server import RedisServer
+
+
+#: a port on which nobody listens
+NOBODY = 9
 
 
 class Heard:
@@ -192,3 +197,17 @@ def test_an_address_that_means_nothing_is_refused() -> None:
         with pytest.raises(ConfigurationError) as raised:
             make("http://secret-word")
         assert "secret-word" not in str(raised.value)
+
+
+async def test_a_cluster_that_is_away_hurts_nobody() -> None:
+    """Its client has errors of a family of its own: neither who follows nor who tells hears of them."""
+    hints = RedisHints(f"redis+cluster://127.0.0.1:{NOBODY}")
+    with capture_logs() as lines, anyio.fail_after(PATIENCE_S):
+        await hints.tell()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(hints.follow, Heard())
+            while not any(line["event"] == "revocations.hints_lost" for line in lines):
+                await anyio.lowlevel.checkpoint()
+            tasks.cancel_scope.cancel()
+        await hints.aclose()
+    assert lines[0]["event"] == "revocations.hint_untold"
