@@ -11,26 +11,16 @@ from dataclasses import replace
 
 import aiohttp
 import anyio
-import httpx2
 from anyio import to_thread
 
 from gateway.adapters.embedded.embedder import SPACE
-from gateway.adapters.openai.client import (
-    CLOSE_S,
-    KEEPALIVE_S,
-    MAX_CONNECTIONS,
-    PING_S,
-    checked_key,
-    checked_url,
-    retry_after_ms,
-)
+from gateway.adapters.openai.client import retry_after_ms
+from gateway.adapters.openai.endpoint import TRANSPORT_ERRORS, JsonEndpoint, read_at_most
 from gateway.adapters.openai.vectors import read_vectors
 from gateway.context import Deadline
-from gateway.errors import ConfigurationError, DeadlineExceeded, EmbedderUnavailable
+from gateway.errors import DeadlineExceeded, EmbedderUnavailable
 from gateway.release.model import EmbeddingSpace
 from gateway.retrieval.embedding import Vector
-
-_TRANSPORT_ERRORS: tuple[type[Exception], ...] = (aiohttp.ClientError, OSError)
 
 #: of an answer, a text: 8192 numbers, the most a space may have, at their longest in JSON
 _BYTES_A_TEXT = 8192 * 32
@@ -83,24 +73,15 @@ class OpenAIEmbedder:
         retries: int = 0,
         send_dimension: bool = False,
     ) -> None:
-        url = httpx2.URL(checked_url(base_url, "embedding"))
-        if url.userinfo:
-            raise ConfigurationError(
-                "embedding_base_url_invalid", "the embedding's base URL must not hold a password"
-            )
-        self._base = url
+        self._endpoint = JsonEndpoint(base_url, "embedding", api_key)
         self._space = space_of(name, dimension)
         self._max_sensitivity = max_sensitivity
         self._connect_s = connect_cap_ms / 1000
         self._batch = batch
         self._retries = retries
-        self._headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
-        if api_key is not None:
-            self._headers["Authorization"] = f"Bearer {checked_key(api_key, 'embedding')}"
         self._fields: dict[str, object] = {"model": name}
         if send_dimension:
             self._fields["dimensions"] = dimension
-        self._opened: aiohttp.ClientSession | None = None
         #: calls made again so far
         self.retried = 0
 
@@ -124,23 +105,11 @@ class OpenAIEmbedder:
 
     async def ping(self) -> bool:
         """Whether the endpoint answers within a second and doesn't refuse the key; for readiness."""
-        try:
-            async with (
-                asyncio.timeout(PING_S),
-                self._session().get(
-                    self._url("models"), headers=self._headers, allow_redirects=False
-                ) as response,
-            ):
-                # not every server lists its models
-                return response.status < 300 or response.status in {404, 405}
-        except _TRANSPORT_ERRORS:
-            return False
+        return await self._endpoint.ping()
 
     async def aclose(self) -> None:
         """Closes the pool and every call in it; nothing can be embedded afterwards."""
-        if self._opened is not None:
-            with anyio.move_on_after(CLOSE_S, shield=True):
-                await self._opened.close()
+        await self._endpoint.aclose()
 
     async def _embed_batch(self, texts: Sequence[str], deadline: Deadline) -> list[Vector]:
         tries = 0
@@ -164,47 +133,24 @@ class OpenAIEmbedder:
                 if len(body) <= _INLINE_BYTES:
                     return read_vectors(body, len(texts), self._space.dimension)
                 return await to_thread.run_sync(read_vectors, body, len(texts), self._space.dimension)
-        except _TRANSPORT_ERRORS as error:
+        except TRANSPORT_ERRORS as error:
             # the transport's clock may strike before ours
             if clock.expired() or deadline.remaining() <= 0:
                 raise DeadlineExceeded("embedding") from None
             raise _broken(error) from None
 
     async def _post(self, texts: Sequence[str], seconds: float) -> bytes:
-        call = self._session().post(
-            self._url("embeddings"),
-            data=json.dumps({**self._fields, "input": list(texts)}).encode(),
-            headers=self._headers,
-            # a redirect would take the texts to another host
-            allow_redirects=False,
-            timeout=aiohttp.ClientTimeout(total=seconds, connect=min(seconds, self._connect_s)),
-        )
-        async with call as response:
+        body = json.dumps({**self._fields, "input": list(texts)}).encode()
+        waits = aiohttp.ClientTimeout(total=seconds, connect=min(seconds, self._connect_s))
+        async with self._endpoint.post("embeddings", body, waits) as response:
             if response.status != 200:
                 raise _refused(response)
-            return await _read(response, _BYTES_AROUND + _BYTES_A_TEXT * len(texts))
-
-    def _url(self, path: str) -> str:
-        return str(self._base.copy_with(path=f"{self._base.path.rstrip('/')}/{path}"))
-
-    def _session(self) -> aiohttp.ClientSession:
-        # it belongs to the loop it is made in
-        if self._opened is None:
-            self._opened = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=MAX_CONNECTIONS, keepalive_timeout=KEEPALIVE_S),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                auto_decompress=False,
-            )
-        return self._opened
+            most = _BYTES_AROUND + _BYTES_A_TEXT * len(texts)
+            return await read_at_most(response, most, _too_large())
 
 
-async def _read(response: aiohttp.ClientResponse, most: int) -> bytes:
-    body = bytearray()
-    async for part in response.content.iter_any():
-        body += part
-        if len(body) > most:
-            raise EmbedderUnavailable("the embedding endpoint's answer is too large")
-    return bytes(body)
+def _too_large() -> EmbedderUnavailable:
+    return EmbedderUnavailable("the embedding endpoint's answer is too large")
 
 
 def _refused(response: aiohttp.ClientResponse) -> EmbedderUnavailable:
