@@ -22,13 +22,13 @@ import termios
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
-import orjson
 from starlette.types import Scope
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from gateway.settings import Settings
 from gateway.web.parsing import RequestParser, plain_head
 from gateway.web.patience import Patience
+from gateway.web.refusals import HEAD_TOO_LARGE, NOT_HTTP, TOO_MANY, TOO_SLOW, Refusal
 
 _EXTENSION = "gateway.connection"
 #: what the kernel may hold of an answer; it can't be recalled. Linux doubles it for its own bookkeeping
@@ -62,31 +62,6 @@ class ConnectionLimits:
         return min(_LINGER_S, self.head_timeout_s, self.body_timeout_s)
 
 
-@dataclass(frozen=True, slots=True)
-class _Refusal:
-    status: bytes
-    code: str
-    title: str
-
-    def response(self) -> bytes:
-        """A whole problem+json answer, the last one of its connection."""
-        status = int(self.status[:3])
-        body = orjson.dumps({"type": "about:blank", "title": self.title, "status": status, "code": self.code})
-        retry = b"retry-after: 1\r\n" if status == 503 else b""
-        return (
-            b"HTTP/1.1 %b\r\ncontent-type: application/problem+json\r\ncontent-length: %d\r\n"
-            b"cache-control: no-store\r\n%bconnection: close\r\n\r\n%b"
-        ) % (self.status, len(body), retry, body)
-
-
-_NOT_HTTP = _Refusal(b"400 Bad Request", "malformed_request", "This is not a request of HTTP/1.1")
-_TOO_SLOW = _Refusal(b"408 Request Timeout", "request_too_slow", "The request did not come in time")
-_HEAD_TOO_LARGE = _Refusal(
-    b"431 Request Header Fields Too Large", "head_too_large", "The head of the request is larger than allowed"
-)
-_TOO_MANY = _Refusal(b"503 Service Unavailable", "overloaded", "All connections are taken")
-
-
 class _Unwelcome(Exception):
     """Stops the parser in the middle of what it was given."""
 
@@ -107,7 +82,7 @@ class Connection(HttpToolsProtocol):
         self._head_bytes = 0
         self._head_fields = 0
         self._body_bytes = 0
-        self._refusal = _NOT_HTTP
+        self._refusal = NOT_HTTP
         self._deaf = False  # what still comes is dropped
         self._half_closed = False
         self._leaves_with_eof = False
@@ -120,7 +95,7 @@ class Connection(HttpToolsProtocol):
         transport.set_write_buffer_limits(high=0)
         self._reading.start(self.limits.head_timeout_s)
         if len(self.connections) > self.limits.connections:
-            transport.write(_TOO_MANY.response())
+            transport.write(TOO_MANY.response())
             transport.close()
 
     # -- what the app may ask ------------------------------------------------------------------------
@@ -166,7 +141,7 @@ class Connection(HttpToolsProtocol):
         if self._deaf or self.transport.is_closing():
             return
         if self._receiving is not None and self._wire_bytes > self._most_wire_bytes:
-            self._refuse(_HEAD_TOO_LARGE)
+            self._refuse(HEAD_TOO_LARGE)
         elif self._receiving is None and self._is_answering:
             self._reading.stop()
         elif self._receiving is None:  # it was answered before all of it had come
@@ -208,7 +183,7 @@ class Connection(HttpToolsProtocol):
         self._head_bytes += size
         self._head_fields += fields
         if self._head_bytes > self.limits.head_max_bytes or self._head_fields > _MOST_FIELDS:
-            self._refusal = _HEAD_TOO_LARGE
+            self._refusal = HEAD_TOO_LARGE
             raise _Unwelcome
 
     def _read_plainly(self, rest: bytes) -> None:
@@ -264,7 +239,7 @@ class Connection(HttpToolsProtocol):
         self._reading.stop()
         self.cycle.keep_alive = False
 
-    def _refuse(self, refusal: _Refusal) -> None:
+    def _refuse(self, refusal: Refusal) -> None:
         """Says so, unless an answer has begun, and reads no more."""
         self._deaf = True
         if self.cycle is not None and self.cycle.response_started and not self.cycle.response_complete:
@@ -288,7 +263,7 @@ class Connection(HttpToolsProtocol):
         elif self._receiving == "body" and not self._is_answering:
             self.transport.close()
         else:
-            self._refuse(_TOO_SLOW)
+            self._refuse(TOO_SLOW)
 
     @property
     def _waits_for_us(self) -> bool:
