@@ -106,6 +106,7 @@ class Connection(HttpToolsProtocol):
         if raw is not None and raw.fileno() >= 0:
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         self.transport.abort()
+        self._tell_gone()  # an app that ends before the loop comes round has left nothing undone
 
     def unsent(self) -> int:
         """Bytes that the client's machine hasn't confirmed: those here, and where it tells the kernel's."""

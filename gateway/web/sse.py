@@ -13,7 +13,6 @@ from gateway.stream.protocol import EVENT_NAMES, Event
 from gateway.stream.session import CloseReason, Session
 from gateway.web.connection import Connection, connection_of
 
-_ABORT_CAP_S = 1.0
 _LOOK_S = 0.005
 
 _NAMES = {kind: name.encode() for kind, name in EVENT_NAMES.items()}
@@ -131,7 +130,9 @@ async def stream_session(
             session.delivered()
     if timely.late:
         session.cancel(CloseReason.SLOW_READER)
-        await _cut_off(connection, receive)
+        # Without it the server would close, and wait for ever for the reader to take the rest.
+        if connection is not None:
+            connection.abort()
 
 
 def _taken_before_the_end(session: Session, connection: Connection | None, send: Send) -> Send:
@@ -149,11 +150,3 @@ def _taken_before_the_end(session: Session, connection: Connection | None, send:
         await send(message)
 
     return sending
-
-
-async def _cut_off(connection: Connection | None, receive: Receive) -> None:
-    """Without it the server would close, and wait for ever for the reader to take the rest."""
-    if connection is not None:
-        connection.abort()
-        with anyio.move_on_after(_ABORT_CAP_S):  # until the server knows; it would log an unfinished response
-            await receive()

@@ -12,12 +12,14 @@ from typing import Any
 import anyio
 import pytest
 import uvicorn
+from sse_starlette.sse import AppStatus
+from starlette.types import Receive, Scope, Send
 
 from gateway.adapters.memory.models import Gate, ScriptedModel
 from gateway.app import create_app
 from gateway.processes.web import GatewayServer
-from gateway.web.connection import connection_class
-from tests.harness.serving import followed
+from gateway.web.connection import connection_class, connection_of
+from tests.harness.serving import followed, serving
 from tests.harness.wire import connected
 from tests.harness.world import Hold, World
 from tests.integration.raw_client import head, raw, silent
@@ -52,9 +54,12 @@ async def gateway_server(world: World) -> AsyncIterator[tuple[GatewayServer, int
         async with followed(world):
             serving = asyncio.create_task(server.serve(sockets=[listener]))
             await ready.wait()
-            yield server, listener.getsockname()[1], serving
-            server.should_exit = True
-            await serving
+            try:
+                yield server, listener.getsockname()[1], serving
+                server.should_exit = True
+                await serving
+            finally:
+                AppStatus.should_exit = False  # the library has seen the signal, for this whole process
 
 
 async def test_a_stop_ends_everything_that_is_under_way(caplog: pytest.LogCaptureFixture) -> None:
@@ -101,3 +106,19 @@ def question(world: World) -> bytes:
     body = json.dumps({"question": QUESTION}).encode()
     lines = (f"Authorization: Bearer {world.token()}", "Content-Type: application/json")
     return head("POST", "/v1/answers", *lines, f"Content-Length: {len(body)}") + body
+
+
+async def test_an_app_may_end_right_after_it_has_cut_its_client_off(caplog: pytest.LogCaptureFixture) -> None:
+    """The loop hasn't come round to the closed socket yet; nobody has left an answer undone."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        connection = connection_of(scope)
+        if scope["type"] == "http" and connection is not None:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            connection.abort()
+
+    with anyio.fail_after(PATIENCE_S):
+        async with serving(app) as port, raw(port) as client:
+            await client.send(head("GET", "/"))
+            await client.rest()
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
