@@ -17,10 +17,9 @@ from gateway.answer.model import AnswerModel
 from gateway.answer.moderation import ModerationMode, Moderator, OutputPolicy
 from gateway.answer.orchestrator import AnswerLimits, Orchestrator
 from gateway.answer.search import PermittedSearch, SearchCaps
-from gateway.ingest.catalog import DocumentParser, ObjectStore
-from gateway.ingest.pipeline import ImportPipeline
-from gateway.ingest.releaser import Releaser
-from gateway.ingest.validator import Validator
+from gateway.bootstrap.works import works_of
+from gateway.ingest.building import DocumentParser
+from gateway.ingest.objects import ObjectStore
 from gateway.ingest.worker import Worker
 from gateway.observe.logging import get_logger
 from gateway.observe.metrics import Metrics
@@ -184,25 +183,10 @@ def compose_worker(
     settings: Settings, parts: ImportParts, name: str, offline: Bulkhead | None = None
 ) -> Worker:
     """An import worker; ``name`` tells it from every other one in the catalog."""
-    catalog, vectors = parts.catalog, parts.vectors
-    releaser = Releaser(
-        catalog,
-        catalog,
-        catalog,
-        parts.objects,
-        vectors,
-        Validator(vectors, vectors),
-        parts.offline_embedder.space,
-        parts.config,
-    )
-    pipeline = ImportPipeline(
-        catalog, catalog, parts.objects, parts.parser, parts.offline_embedder, offline or _offline(settings)
-    )
     return Worker(
         name,
-        catalog,
-        pipeline,
-        releaser,
+        parts.catalog,
+        works_of(parts, offline or _offline(settings)),
         lease_s=settings.task_lease_s,
         attempts=settings.task_attempts,
     )

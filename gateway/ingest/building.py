@@ -1,5 +1,7 @@
 """Building: one file into its passages, and never into none."""
 
+from typing import Protocol
+
 from gateway.errors import DocumentRejected
 from gateway.ingest.chunking import DEFAULT_LIMITS, SPLITTER_VERSION, ChunkLimits, chunk
 from gateway.ingest.document import BuiltDocument
@@ -18,3 +20,11 @@ def build_document(
     if not passages:
         raise DocumentRejected("blank", "No text was found in the file.")
     return BuiltDocument(document.title, document.parser_version, SPLITTER_VERSION, passages)
+
+
+class DocumentParser(Protocol):
+    """Turns a file into passages, away from the event loop and inside time and memory limits."""
+
+    async def build(self, source: str, media_type: str, content: bytes) -> BuiltDocument:
+        """Raises DocumentRejected with a reason a person understands."""
+        ...

@@ -5,209 +5,20 @@ the task by now, and every method raises CatalogUnavailable when the catalog can
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from gateway.access.authorizer import DocumentRef
-from gateway.access.classes import Acl
-from gateway.ingest.document import BuiltDocument
-from gateway.ingest.task import TaskClaim, TaskRecord, TaskState
+from gateway.ingest.plan import Activation, ClassTerms, ReleasePlan
+from gateway.ingest.task import Ending, TaskClaim, TaskRecord
+from gateway.ingest.uploads import Accepted, DocumentRecord, ImportRequest
+from gateway.ingest.version import BuiltVersion, VectorPlace, VersionJob
 from gateway.release.model import (
     EmbeddingSpace,
     ReleaseRecord,
     ReleaseState,
     RetrievalConfig,
-    RetrievalRelease,
     VersionState,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class NewDocument:
-    """One uploaded file, its original already in the object store under ``original_key``.
-
-    ``content_sha256`` is over the raw bytes. Times are whole seconds since the epoch.
-    """
-
-    source: str
-    uri: str
-    media_type: str
-    original_key: str
-    content_sha256: str
-    size_bytes: int
-    acl: Acl
-    category: str = ""
-    valid_from: int | None = None
-    valid_until: int | None = None
-    sensitivity: int = 0
-    author: str = ""
-    approval: str = "unreviewed"
-    risk: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ImportRequest:
-    """One accepted upload. ``request_hash`` guards ``idempotency_key`` against other bodies."""
-
-    tenant: str
-    knowledge_base: str
-    subject: str
-    documents: tuple[NewDocument, ...]
-    activate: bool
-    allow_partial: bool
-    deadline_s: float
-    idempotency_key: str | None = None
-    request_hash: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class AcceptedDocument:
-    document_id: str
-    document_version: int
-    source: str
-
-
-@dataclass(frozen=True, slots=True)
-class Accepted:
-    """``release_id`` is reserved for a release task; its task names another one when it is not used."""
-
-    task_id: str
-    documents: tuple[AcceptedDocument, ...]
-    release_id: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class VersionJob:
-    """A document version that still has to be built."""
-
-    ref: DocumentRef
-    source: str
-    media_type: str
-    original_key: str
-    sensitivity: int
-    state: VersionState
-
-
-@dataclass(frozen=True, slots=True)
-class ManifestEntry:
-    """One chunk of a version. ``text_hash`` is over the embedded text, ``content_hash`` over the raw."""
-
-    chunk_index: int
-    chunk_id: str
-    content_hash: str
-    text_hash: str
-
-
-@dataclass(frozen=True, slots=True)
-class VectorPlace:
-    """Where a text's vector lies: row ``position`` of the vector file ``object_key``."""
-
-    object_key: str
-    position: int
-
-
-@dataclass(frozen=True, slots=True)
-class BuiltVersion:
-    """The outcome of building one version, recorded together with its READY state."""
-
-    ref: DocumentRef
-    title: str
-    parser_version: str
-    splitter_version: str
-    chunks_key: str
-    manifest: tuple[ManifestEntry, ...]
-    space_id: str
-    new_vectors: Mapping[str, VectorPlace]
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedDocument:
-    """A document version as a release takes it in. ``acl_class`` is the document's current class."""
-
-    ref: DocumentRef
-    title: str
-    uri: str
-    category: str
-    valid_from: int | None
-    valid_until: int | None
-    sensitivity: int
-    author: str
-    approval: str
-    risk: tuple[str, ...]
-    acl_class: int
-    parser_version: str
-    splitter_version: str
-    chunks_key: str
-    manifest: tuple[ManifestEntry, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ReleasePlan:
-    """A release being built: an immutable list of documents, fixed when the build began.
-
-    ``manifest_hash`` covers every (chunk_id, content_hash, acl_class). ``unchanged_release`` is set
-    when the active release has the same manifest, space and config: then nothing needs building.
-    """
-
-    release_id: str
-    tenant: str
-    kb_id: str
-    knowledge_base: str
-    kb_revision: str
-    base_sequence: int
-    revocation_epoch: int
-    space: EmbeddingSpace
-    config: RetrievalConfig
-    manifest_hash: str
-    documents: tuple[PlannedDocument, ...]
-    unchanged_release: str | None
-
-    def as_release(self) -> RetrievalRelease:
-        """How the validator reads the revision before anyone else may."""
-        return RetrievalRelease(
-            release_id=self.release_id,
-            tenant=self.tenant,
-            kb_id=self.kb_id,
-            knowledge_base=self.knowledge_base,
-            kb_revision=self.kb_revision,
-            sequence=self.base_sequence,
-            space=self.space,
-            collection=self.space.collection,
-            config=self.config,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class ClassTerms:
-    """Term statistics of one ACL class in one revision: passages, and term -> passages with it."""
-
-    acl_class: int
-    passages: int
-    frequencies: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Activation:
-    knowledge_base: str
-    knowledge_revision: str
-    release_sequence: int
-
-
-@dataclass(frozen=True, slots=True)
-class DocumentRecord:
-    """A live document as its importer sees it; the version is the newest accepted one."""
-
-    document_id: str
-    knowledge_base: str
-    source: str
-    document_version: int
-    state: VersionState
-    title: str
-    category: str
-    allow: tuple[str, ...]
-    deny: tuple[str, ...]
-    error: str | None
-    created_at: float
 
 
 class TaskStore(Protocol):
@@ -236,9 +47,7 @@ class TaskStore(Protocol):
 
     async def progress(self, claim: TaskClaim, stage: str, done: int, total: int) -> None: ...
 
-    async def finish(
-        self, claim: TaskClaim, state: TaskState, code: str | None = None, detail: str | None = None
-    ) -> None: ...
+    async def finish(self, claim: TaskClaim, ending: Ending) -> None: ...
 
     async def release_claim(self, claim: TaskClaim) -> None:
         """Gives the task back at once (shutdown); it doesn't count as an attempt."""
@@ -333,30 +142,4 @@ class ReleaseStore(Protocol):
 
     async def mark_reclaimed(self, tenant: str, release_id: str) -> None:
         """READY, RETIRED or FAILED -> RECLAIMED, term statistics dropped."""
-        ...
-
-
-class ObjectStore(Protocol):
-    """Originals, chunk files and vector files. Raises ObjectStoreUnavailable."""
-
-    async def put(self, key: str, content: bytes) -> None:
-        """Whole or not at all; writing the same key again replaces it."""
-        ...
-
-    async def get(self, key: str) -> bytes:
-        """Raises NotFound."""
-        ...
-
-    async def exists(self, key: str) -> bool: ...
-
-    async def delete(self, key: str) -> None:
-        """Fine when there is none."""
-        ...
-
-
-class DocumentParser(Protocol):
-    """Turns a file into passages, away from the event loop and inside time and memory limits."""
-
-    async def build(self, source: str, media_type: str, content: bytes) -> BuiltDocument:
-        """Raises DocumentRejected with a reason a person understands."""
         ...

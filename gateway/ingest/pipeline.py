@@ -11,19 +11,13 @@ from gateway.admission.bulkhead import Bulkhead
 from gateway.context import Deadline
 from gateway.errors import DOCUMENT_REASONS, DocumentRejected, InvariantViolated, NotFound
 from gateway.ingest import chunkfile
-from gateway.ingest.catalog import (
-    BuiltVersion,
-    DocumentParser,
-    ManifestEntry,
-    ObjectStore,
-    TaskStore,
-    VectorPlace,
-    VersionJob,
-    VersionStore,
-)
+from gateway.ingest.building import DocumentParser
+from gateway.ingest.catalog import TaskStore, VersionStore
 from gateway.ingest.document import BuiltDocument
+from gateway.ingest.objects import ObjectStore
 from gateway.ingest.task import TaskClaim
 from gateway.ingest.vectors import VectorFiles, pack, text_hash
+from gateway.ingest.version import BuiltVersion, ManifestEntry, VectorPlace, VersionJob
 from gateway.release.model import VersionState
 from gateway.retrieval.chunk import chunk_id, embedded_text, stable_hash
 from gateway.retrieval.embedding import Embedder, Vector

@@ -7,15 +7,9 @@ from dataclasses import replace
 import anyio
 
 from gateway.errors import GatewayError, NotFound, ReleaseConflict, Unavailable
-from gateway.ingest.catalog import (
-    Activation,
-    ObjectStore,
-    PlannedDocument,
-    ReleasePlan,
-    ReleaseStore,
-    TaskStore,
-    VersionStore,
-)
+from gateway.ingest.catalog import ReleaseStore, TaskStore, VersionStore
+from gateway.ingest.objects import ObjectStore
+from gateway.ingest.plan import Activation, PlannedDocument, ReleasePlan
 from gateway.ingest.rows import TermCounter, rows_of
 from gateway.ingest.task import TaskClaim
 from gateway.ingest.validator import Validator, sample_positions

@@ -8,17 +8,12 @@ from anyio import to_thread
 
 from gateway.errors import InvariantViolated
 from gateway.ingest import chunkfile
-from gateway.ingest.catalog import (
-    ClassTerms,
-    ManifestEntry,
-    ObjectStore,
-    PlannedDocument,
-    ReleasePlan,
-    VectorPlace,
-    VersionStore,
-)
+from gateway.ingest.catalog import VersionStore
 from gateway.ingest.document import Passage
+from gateway.ingest.objects import ObjectStore
+from gateway.ingest.plan import ClassTerms, PlannedDocument, ReleasePlan
 from gateway.ingest.vectors import VectorFiles
+from gateway.ingest.version import ManifestEntry, VectorPlace
 from gateway.retrieval.chunk import FOREVER, Chunk, embedded_text, row_id, stable_hash
 from gateway.retrieval.store import Row
 from gateway.retrieval.terms import terms_of

@@ -3,13 +3,19 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Protocol
 
 from gateway.errors import IllegalTransition
 
 
 class TaskKind(StrEnum):
+    """``target`` of a task's claim: the document a MOVE or CLEANUP is about; none for the others."""
+
     IMPORT = "import"
     RELEASE = "release"
+    MOVE = "move"  # rewrites ACL classes in the stored revisions
+    CLEANUP = "cleanup"  # what is left of a deleted or revoked document
+    RECLAIM = "reclaim"  # revisions and objects that nothing needs any more
 
 
 class TaskState(StrEnum):
@@ -61,6 +67,25 @@ class TaskClaim:
     activate: bool
     allow_partial: bool
     release_id: str | None
+    target: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a task ends. ``report`` is JSON for its owner, such as what a clean-up left behind."""
+
+    state: TaskState
+    code: str | None = None
+    detail: str | None = None
+    report: Mapping[str, object] | None = None
+
+
+class TaskWork(Protocol):
+    """Does the tasks of one kind."""
+
+    async def run(self, claim: TaskClaim) -> Ending:
+        """Raises StaleFence, any error that passes (the task is tried again), or one that ends it."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,3 +116,5 @@ class TaskRecord:
     release_id: str | None
     created_at: float
     updated_at: float
+    target: str | None = None
+    report: Mapping[str, object] | None = None

@@ -12,7 +12,7 @@ import anyio
 from gateway.access.scope import AccessScope
 from gateway.context import Deadline
 from gateway.errors import InvariantViolated
-from gateway.ingest.catalog import ReleasePlan
+from gateway.ingest.plan import ReleasePlan
 from gateway.retrieval.query import ScopedQuery
 from gateway.retrieval.store import IMMEDIATE, ChunkReader, ChunkWriter, Row
 

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from anyio import to_thread
 
 from gateway.errors import InvariantViolated, NotFound
-from gateway.ingest.catalog import ObjectStore, VectorPlace
+from gateway.ingest.objects import ObjectStore
+from gateway.ingest.version import VectorPlace
 from gateway.retrieval.chunk import stable_hash
 from gateway.retrieval.embedding import Vector
 

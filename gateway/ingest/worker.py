@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 import anyio
 
@@ -15,9 +15,7 @@ from gateway.errors import (
     Unavailable,
 )
 from gateway.ingest.catalog import TaskStore
-from gateway.ingest.pipeline import ImportPipeline
-from gateway.ingest.releaser import Releaser
-from gateway.ingest.task import TaskClaim, TaskKind, TaskState
+from gateway.ingest.task import Ending, TaskClaim, TaskKind, TaskState, TaskWork
 from gateway.observe.logging import get_logger
 
 _CLEANUP_S = 5.0
@@ -32,8 +30,7 @@ class Worker:
         self,
         name: str,
         tasks: TaskStore,
-        pipeline: ImportPipeline,
-        releaser: Releaser,
+        works: Mapping[TaskKind, TaskWork],
         *,
         lease_s: float,
         attempts: int,
@@ -41,8 +38,7 @@ class Worker:
     ) -> None:
         self._name = name
         self._tasks = tasks
-        self._pipeline = pipeline
-        self._releaser = releaser
+        self._works = works
         self._lease_s = lease_s
         self._attempts = attempts
         self._poll_s = poll_s
@@ -97,7 +93,7 @@ class Worker:
 
     async def _leased(self, claim: TaskClaim) -> None:
         """The work and its heartbeat: whichever ends first ends the other."""
-        ending = _Ending(TaskState.FAILED, "deadline_exceeded", "the task ran out of time")
+        ending = Ending(TaskState.FAILED, "deadline_exceeded", "the task ran out of time")
         failure: GatewayError | None = None
         attempted = False
 
@@ -106,7 +102,7 @@ class Worker:
             try:
                 await self._keep(claim)
                 if not attempted:  # else it has come too late: what is done is done
-                    ending = _Ending(TaskState.CANCELLED, "cancelled", "cancelled by its owner")
+                    ending = Ending(TaskState.CANCELLED, "cancelled", "cancelled by its owner")
             except (StaleFence, CatalogUnavailable) as error:
                 failure = error
             group.cancel_scope.cancel()
@@ -124,7 +120,7 @@ class Worker:
                 group.cancel_scope.cancel()
         if failure is not None:
             raise failure
-        await self._tasks.finish(claim, ending.state, ending.code, ending.detail)
+        await self._tasks.finish(claim, ending)
         self._log.info("task.ended", task=claim.task_id, state=ending.state.value, code=ending.code)
 
     async def _keep(self, claim: TaskClaim) -> None:
@@ -143,33 +139,14 @@ class Worker:
                 if time.monotonic() + self._lease_s / 3 >= kept_until:
                     raise
 
-    async def _attempt(self, claim: TaskClaim) -> "_Ending":
+    async def _attempt(self, claim: TaskClaim) -> Ending:
         """Does the work and says how it ended. Raises what is no end: StaleFence and passing trouble."""
         try:
-            return await self._work(claim)
+            return await self._works[claim.kind].run(claim)
         except (StaleFence, *_PASSING):
             raise
         except GatewayError as error:
-            return _Ending(TaskState.FAILED, error.code, error.detail or error.title)
+            return Ending(TaskState.FAILED, error.code, error.detail or error.title)
         except Exception:  # noqa: BLE001 - a defect ends this task with a record, not the whole worker
             self._log.exception("task.defect", task=claim.task_id)
-            return _Ending(TaskState.FAILED, GatewayError.code, GatewayError.title)
-
-    async def _work(self, claim: TaskClaim) -> "_Ending":
-        if claim.kind is TaskKind.RELEASE:
-            await self._releaser.build(claim)
-            return _Ending(TaskState.SUCCEEDED)
-        rejected = await self._pipeline.run(claim)
-        if claim.activate and (claim.allow_partial or not rejected):
-            await self._releaser.build_and_activate(claim)
-        if rejected:
-            detail = f"{rejected} of the documents can't be imported"
-            return _Ending(TaskState.FAILED, "documents_failed", detail)
-        return _Ending(TaskState.SUCCEEDED)
-
-
-@dataclass(frozen=True, slots=True)
-class _Ending:
-    state: TaskState
-    code: str | None = None
-    detail: str | None = None
+            return Ending(TaskState.FAILED, GatewayError.code, GatewayError.title)

@@ -11,7 +11,8 @@ from gateway.admission.bulkhead import Bulkhead
 from gateway.admission.rate import RequestRate
 from gateway.answer.orchestrator import Orchestrator
 from gateway.answer.search import PermittedSearch
-from gateway.ingest.catalog import ObjectStore, ReleaseStore, TaskStore, VersionStore
+from gateway.ingest.catalog import ReleaseStore, TaskStore, VersionStore
+from gateway.ingest.objects import ObjectStore
 from gateway.observe.audit import AuditLog
 from gateway.observe.metrics import Metrics
 from gateway.settings import Settings

@@ -8,20 +8,11 @@ from typing import Protocol
 from gateway.access.authorizer import AccessCatalog, DocumentRef, DocumentStanding
 from gateway.access.classes import Acl
 from gateway.access.scope import AccessScope
-from gateway.ingest.catalog import (
-    Accepted,
-    Activation,
-    BuiltVersion,
-    ImportRequest,
-    ManifestEntry,
-    NewDocument,
-    ReleasePlan,
-    ReleaseStore,
-    TaskStore,
-    VectorPlace,
-    VersionStore,
-)
-from gateway.ingest.task import TaskClaim, TaskState
+from gateway.ingest.catalog import ReleaseStore, TaskStore, VersionStore
+from gateway.ingest.plan import Activation, ReleasePlan
+from gateway.ingest.task import Ending, TaskClaim, TaskState
+from gateway.ingest.uploads import Accepted, ImportRequest, NewDocument
+from gateway.ingest.version import BuiltVersion, ManifestEntry, VectorPlace
 from gateway.observe.audit import AuditLog
 from gateway.release.catalog import ReleaseCatalog
 from gateway.release.model import EmbeddingSpace, ReleaseState, RetrievalConfig, VersionState
@@ -184,7 +175,7 @@ class World:
         accepted = await self.accept(*documents, kb=kb, tenant=tenant)
         claim = await self.claim()
         await self.build_versions(claim)
-        await self.catalog.finish(claim, TaskState.SUCCEEDED)
+        await self.catalog.finish(claim, Ending(TaskState.SUCCEEDED))
         return [DocumentRef(d.document_id, d.document_version) for d in accepted.documents]
 
     async def release_claim(self, kb: str = "handbook", tenant: str = "acme") -> TaskClaim:
@@ -201,7 +192,7 @@ class World:
         plan = await self.catalog.begin_release(claim, SPACE, config)
         for state in (ReleaseState.VALIDATING, ReleaseState.READY):
             await self.catalog.advance_release(claim, plan.release_id, state)
-        await self.catalog.finish(claim, TaskState.SUCCEEDED)
+        await self.catalog.finish(claim, Ending(TaskState.SUCCEEDED))
         return plan
 
     async def release(self, kb: str = "handbook", tenant: str = "acme") -> tuple[ReleasePlan, Activation]:

@@ -10,7 +10,7 @@ from gateway.access.authorizer import Authorizer, DocumentRef, DocumentStanding,
 from gateway.access.classes import Acl, AclClass, permitted_classes
 from gateway.access.principal import Principal
 from gateway.errors import KnowledgeBaseNotFound
-from gateway.ingest.task import TaskState
+from gateway.ingest.task import Ending, TaskState
 from gateway.stream.revocation import RevocationKind
 from tests.contract.catalog_world import (
     HOSTILE_NAMES,
@@ -273,7 +273,7 @@ async def test_a_stored_class_never_lets_in_whom_either_acl_keeps_out(
     await world.import_ready(upload("a", acl=old), kb=kb)
     await world.release(kb)
     await world.accept(upload("a", acl=new), kb=kb)
-    await world.catalog.finish(await world.claim(), TaskState.CANCELLED)
+    await world.catalog.finish(await world.claim(), Ending(TaskState.CANCELLED))
     classes = await world.catalog.acl_classes("acme", await world.kb_id(kb))
     for some in principals:
         names = some | {"public"}  # as everybody is

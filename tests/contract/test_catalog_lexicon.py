@@ -7,7 +7,7 @@ import pytest
 
 from gateway.context import Deadline
 from gateway.errors import DeadlineExceeded, NotFound
-from gateway.ingest.catalog import ClassTerms, ReleasePlan
+from gateway.ingest.plan import ClassTerms, ReleasePlan
 from gateway.ingest.task import TaskClaim
 from gateway.release.model import ReleaseState
 from gateway.retrieval.lexicon import TermStatistics

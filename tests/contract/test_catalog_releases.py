@@ -13,8 +13,8 @@ from gateway.errors import (
     ReleaseConflict,
     StaleFence,
 )
-from gateway.ingest.catalog import Activation, PlannedDocument, ReleasePlan
-from gateway.ingest.task import TaskClaim, TaskState
+from gateway.ingest.plan import Activation, PlannedDocument, ReleasePlan
+from gateway.ingest.task import Ending, TaskClaim, TaskState
 from gateway.release.model import (
     RELEASE_TRANSITIONS,
     EmbeddingSpace,
@@ -211,7 +211,7 @@ async def test_a_task_that_did_not_succeed_leaves_no_release_in_the_making(
     for state in PATHS[ReleaseState.READY]:
         await world.catalog.advance_release(claim, finished.release_id, state)
     unfinished = await world.catalog.begin_release(claim, SPACE, CONFIG)
-    await world.catalog.finish(claim, ended, "a_code", "a detail")
+    await world.catalog.finish(claim, Ending(ended, "a_code", "a detail"))
     assert (await _record(world, unfinished.release_id)).state is ReleaseState.FAILED
     assert (await _record(world, finished.release_id)).state is ReleaseState.READY
 
@@ -274,7 +274,7 @@ async def test_an_unchanged_manifest_names_the_active_release(world: World) -> N
     idle = await world.ready_release()
     claim, plan = await _begun(world)
     assert plan.unchanged_release is None
-    await world.catalog.finish(claim, TaskState.CANCELLED)
+    await world.catalog.finish(claim, Ending(TaskState.CANCELLED))
     await world.catalog.activate("acme", idle.release_id, None)
     claim, plan = await _begun(world)
     assert plan.unchanged_release == idle.release_id
@@ -287,7 +287,7 @@ async def test_an_unchanged_manifest_names_the_active_release(world: World) -> N
     for changed in (replace(CONFIG, version="config/2"), replace(CONFIG, bias=0.75)):
         assert (await world.catalog.begin_release(claim, SPACE, changed)).unchanged_release is None
     assert (await world.catalog.begin_release(claim, SPACE, CONFIG)).unchanged_release == idle.release_id
-    await world.catalog.finish(claim, TaskState.CANCELLED)
+    await world.catalog.finish(claim, Ending(TaskState.CANCELLED))
     await world.import_ready(upload("b"))
     claim, plan = await _begun(world)
     assert plan.unchanged_release is None
@@ -330,7 +330,7 @@ async def test_a_claim_reaches_only_the_releases_of_its_own_task(world: World) -
     await world.import_ready(upload("a"))
     await world.import_ready(upload("a"), tenant="globex")
     claim, earlier = await _begun(world)
-    await world.catalog.finish(claim, TaskState.FAILED, "x", "y")
+    await world.catalog.finish(claim, Ending(TaskState.FAILED, "x", "y"))
     foreign = await world.catalog.begin_release(await world.release_claim(tenant="globex"), SPACE, CONFIG)
     claim, _ = await _begun(world)
     for release_id in (earlier.release_id, foreign.release_id, "no-such-id"):

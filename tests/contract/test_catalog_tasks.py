@@ -13,8 +13,8 @@ from gateway.errors import (
     KnowledgeBaseNotFound,
     StaleFence,
 )
-from gateway.ingest.catalog import NewDocument
-from gateway.ingest.task import TaskClaim, TaskDocument, TaskKind, TaskRecord, TaskState
+from gateway.ingest.task import Ending, TaskClaim, TaskDocument, TaskKind, TaskRecord, TaskState
+from gateway.ingest.uploads import NewDocument
 from gateway.release.model import ReleaseState, VersionState
 from gateway.stream.revocation import RevocationKind
 from tests.contract.catalog_world import (
@@ -124,7 +124,7 @@ async def test_a_failed_version_is_not_returned_for_identical_bytes(world: World
     claim = await world.claim()
     ref = DocumentRef(accepted.documents[0].document_id, 1)
     await world.catalog.fail_version(claim, ref, "corrupt", "its structure is damaged")
-    await world.catalog.finish(claim, TaskState.FAILED, "documents_failed", "1 of 1 failed")
+    await world.catalog.finish(claim, Ending(TaskState.FAILED, "documents_failed", "1 of 1 failed"))
     assert (await world.accept(upload("a"))).documents[0].document_version == 2
 
 
@@ -152,7 +152,7 @@ async def test_an_import_with_another_acl_makes_it_the_current_one(world: World)
     accepted = await world.accept(upload("a", "one", acl=PUBLIC))
     document_id = accepted.documents[0].document_id
     await world.build_versions(claim := await world.claim())
-    await world.catalog.finish(claim, TaskState.SUCCEEDED)
+    await world.catalog.finish(claim, Ending(TaskState.SUCCEEDED))
     await world.accept(upload("a", "two", acl=SALES))
     standing = await world.standing(DocumentRef(document_id, 1))
     assert standing is not None
@@ -286,7 +286,7 @@ async def test_one_task_runs_at_a_time_in_a_knowledge_base(world: World) -> None
     assert claim.task_id == first.task_id
     assert (await world.claim()).task_id == elsewhere.task_id
     assert await world.catalog.claim("worker", 30, 5) is None
-    await world.catalog.finish(claim, TaskState.SUCCEEDED)
+    await world.catalog.finish(claim, Ending(TaskState.SUCCEEDED))
     assert (await world.claim()).task_id == second.task_id
 
 
@@ -342,13 +342,13 @@ async def test_a_finished_task_keeps_its_outcome(world: World, state: TaskState)
     """It is never claimed again, and its claim is dead."""
     accepted = await world.accept(upload("a"))
     claim = await world.claim()
-    await world.catalog.finish(claim, state, "a_code", "a detail")
+    await world.catalog.finish(claim, Ending(state, "a_code", "a detail"))
     task = await _task(world, accepted.task_id)
     assert (task.state, task.error_code, task.error_detail) == (state, "a_code", "a detail")
     world.clock.advance(3000)
     assert await world.catalog.claim("worker", 30, 5) is None
     with pytest.raises(StaleFence):
-        await world.catalog.finish(claim, TaskState.FAILED, "late", "late")
+        await world.catalog.finish(claim, Ending(TaskState.FAILED, "late", "late"))
     assert await _task(world, accepted.task_id) == task
 
 
@@ -358,7 +358,7 @@ async def test_finishing_needs_a_state_that_is_an_end(world: World, state: TaskS
     accepted = await world.accept(upload("a"))
     claim = await world.claim()
     with pytest.raises(IllegalTransition):
-        await world.catalog.finish(claim, state)
+        await world.catalog.finish(claim, Ending(state))
     assert (await _task(world, accepted.task_id)).state is TaskState.RUNNING
     await world.catalog.heartbeat(claim, 30)
 
@@ -387,7 +387,7 @@ async def test_a_running_task_past_its_deadline_belongs_to_its_worker_while_the_
     claim = await world.claim(lease_s=30)
     world.clock.advance(20)
     assert await world.catalog.claim("worker", 30, 5) is None
-    await world.catalog.finish(claim, TaskState.FAILED, "deadline_exceeded", "too slow")
+    await world.catalog.finish(claim, Ending(TaskState.FAILED, "deadline_exceeded", "too slow"))
 
 
 async def test_a_task_is_tried_only_so_often(world: World) -> None:
@@ -430,7 +430,7 @@ async def test_cancelling_a_running_task_reaches_its_worker_by_heartbeat(world: 
     assert await world.catalog.request_cancel("acme", accepted.task_id)
     assert (await _task(world, accepted.task_id)).state is TaskState.RUNNING
     assert await world.catalog.heartbeat(claim, 30) is True
-    await world.catalog.finish(claim, TaskState.CANCELLED)
+    await world.catalog.finish(claim, Ending(TaskState.CANCELLED))
     assert not await world.catalog.request_cancel("acme", accepted.task_id)
 
 
@@ -476,7 +476,7 @@ _Write = Callable[[World, TaskClaim, DocumentRef, str], Awaitable[object]]
 _WRITES: dict[str, _Write] = {
     "heartbeat": lambda w, c, ref, rid: w.catalog.heartbeat(c, 999),
     "progress": lambda w, c, ref, rid: w.catalog.progress(c, "late", 9, 9),
-    "finish": lambda w, c, ref, rid: w.catalog.finish(c, TaskState.SUCCEEDED),
+    "finish": lambda w, c, ref, rid: w.catalog.finish(c, Ending(TaskState.SUCCEEDED)),
     "release_claim": lambda w, c, ref, rid: w.catalog.release_claim(c),
     "unfinished_versions": lambda w, c, ref, rid: w.catalog.unfinished_versions(c),
     "advance_version": lambda w, c, ref, rid: w.catalog.advance_version(c, ref, VersionState.VALIDATING),
@@ -503,7 +503,7 @@ async def test_a_stale_claim_writes_nothing(world: World, write: _Write, how: st
     elif how == "given back":
         await world.catalog.release_claim(claim)
     elif how == "finished":
-        await world.catalog.finish(claim, TaskState.FAILED, "x", "y")
+        await world.catalog.finish(claim, Ending(TaskState.FAILED, "x", "y"))
     elif how == "forged":
         claim = replace(claim, fence=claim.fence + 1)
     else:
@@ -535,7 +535,7 @@ async def test_hostile_names_pass_through_a_task_unchanged(world: World, name: s
     jobs = await world.catalog.unfinished_versions(claim)
     assert [job.source for job in jobs] == [name, "plain"]
     await world.catalog.progress(claim, name, 1, 2)
-    await world.catalog.finish(claim, TaskState.FAILED, "a_code", name)
+    await world.catalog.finish(claim, Ending(TaskState.FAILED, "a_code", name))
     task = await _task(world, accepted.task_id)
     assert (task.stage, task.error_detail) == (name, name)
     assert [d.source for d in task.documents] == [name, "plain"]

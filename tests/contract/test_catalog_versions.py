@@ -5,8 +5,9 @@ import pytest
 from gateway.access.authorizer import DocumentRef
 from gateway.access.classes import Acl
 from gateway.errors import IllegalTransition, NotFound
-from gateway.ingest.catalog import DocumentRecord, VectorPlace, VersionJob
-from gateway.ingest.task import TaskClaim, TaskState
+from gateway.ingest.task import Ending, TaskClaim, TaskState
+from gateway.ingest.uploads import DocumentRecord
+from gateway.ingest.version import VectorPlace, VersionJob
 from gateway.release.model import VERSION_TRANSITIONS, VersionState
 from tests.contract.catalog_world import CONFIG, HOSTILE_NAMES, SPACE, World, built, upload
 
@@ -267,7 +268,7 @@ async def test_a_version_in_the_making_does_not_outlive_its_deleted_document(wor
     claim, ref = await _claimed(world)
     await world.catalog.delete_document("acme", ref.document_id)
     await world.build_versions(claim)
-    await world.catalog.finish(claim, TaskState.SUCCEEDED)
+    await world.catalog.finish(claim, Ending(TaskState.SUCCEEDED))
     assert await world.catalog.document("acme", ref.document_id) is None
     await world.accept(upload("a", "a new text"))
     assert (await world.catalog.begin_release(await world.claim(), SPACE, CONFIG)).documents == ()

@@ -10,7 +10,7 @@ from obstore.store import LocalStore
 from gateway.adapters.memory.objects import MemoryObjects
 from gateway.adapters.objects import StoredObjects, open_objects, stored_path, sync
 from gateway.errors import InvalidField, NotFound, ObjectStoreUnavailable
-from gateway.ingest.catalog import ObjectStore
+from gateway.ingest.objects import ObjectStore
 from tests.harness.s3 import S3Server
 
 KEYS = [

@@ -8,7 +8,7 @@ import pytest
 
 from gateway.adapters.children.build_child import ChildParser
 from gateway.errors import DocumentRejected
-from gateway.ingest.catalog import DocumentParser
+from gateway.ingest.building import DocumentParser
 from tests.contract.suites import IMPLEMENTATIONS
 from tests.harness.world import DirectParser
 

@@ -22,9 +22,9 @@ from gateway.admission.quota import Quota
 from gateway.bootstrap.composition import Parts, compose
 from gateway.bootstrap.quota import local_quota
 from gateway.ingest.building import build_document
-from gateway.ingest.catalog import ImportRequest, NewDocument
 from gateway.ingest.document import BuiltDocument
 from gateway.ingest.task import TaskRecord
+from gateway.ingest.uploads import ImportRequest, NewDocument
 from gateway.ingest.worker import Worker
 from gateway.release.model import RetrievalConfig
 from gateway.retrieval.chunk import stable_hash

@@ -15,19 +15,14 @@ from gateway.adapters.memory.models import FixedEmbedder
 from gateway.admission.bulkhead import Bulkhead
 from gateway.context import Deadline
 from gateway.ingest.building import build_document
-from gateway.ingest.catalog import (
-    Accepted,
-    ImportRequest,
-    NewDocument,
-    ObjectStore,
-    ReleaseStore,
-    TaskStore,
-    VersionStore,
-)
+from gateway.ingest.catalog import ReleaseStore, TaskStore, VersionStore
 from gateway.ingest.document import BuiltDocument
+from gateway.ingest.importing import ImportWork, ReleaseWork
+from gateway.ingest.objects import ObjectStore
 from gateway.ingest.pipeline import ImportPipeline
 from gateway.ingest.releaser import Releaser
-from gateway.ingest.task import TaskClaim, TaskRecord
+from gateway.ingest.task import TaskClaim, TaskKind, TaskRecord, TaskWork
+from gateway.ingest.uploads import Accepted, ImportRequest, NewDocument
 from gateway.ingest.validator import Validator
 from gateway.ingest.worker import Worker
 from gateway.release.catalog import ReleaseCatalog
@@ -236,9 +231,11 @@ class ImportWorld:
             bulkhead or Bulkhead("offline_embedding", 1, 60_000),
         )
         releaser = self.releaser(catalog, vectors, objects)
-        return Worker(
-            "worker", catalog, pipeline, releaser, lease_s=lease_s, attempts=attempts, poll_s=poll_s
-        )
+        works: dict[TaskKind, TaskWork] = {
+            TaskKind.IMPORT: ImportWork(pipeline, releaser),
+            TaskKind.RELEASE: ReleaseWork(releaser),
+        }
+        return Worker("worker", catalog, works, lease_s=lease_s, attempts=attempts, poll_s=poll_s)
 
     def fused_worker(self, fuse: Fuse) -> Worker:
         return self.worker(

@@ -14,7 +14,7 @@ from gateway.access.classes import Acl
 from gateway.access.principal import Principal
 from gateway.adapters.memory.models import Gate
 from gateway.app import create_app
-from gateway.ingest.catalog import ImportRequest, NewDocument
+from gateway.ingest.uploads import ImportRequest, NewDocument
 from gateway.retrieval.chunk import stable_hash
 from gateway.settings import Settings
 from gateway.stream.revocation import RevocationKind

@@ -10,8 +10,8 @@ import pytest
 
 from gateway.adapters.sql.catalog import SqlCatalog, open_postgres
 from gateway.errors import ReleaseConflict, StaleFence
-from gateway.ingest.catalog import Activation
-from gateway.ingest.task import TaskClaim, TaskState
+from gateway.ingest.plan import Activation
+from gateway.ingest.task import Ending, TaskClaim, TaskState
 from gateway.stream.revocation import RevocationKind
 from tests.contract.catalog_world import SALES, Clock, World, import_of, upload
 
@@ -66,7 +66,7 @@ async def test_an_expired_lease_goes_to_one_worker_and_the_old_one_is_stale(
     (new,) = [claim for claim in found if claim is not None]
     assert (new.task_id, new.fence) == (old.task_id, 2)
     with pytest.raises(StaleFence):
-        await both[0].finish(old, TaskState.SUCCEEDED)
+        await both[0].finish(old, Ending(TaskState.SUCCEEDED))
 
 
 async def test_imports_at_once_lose_nothing(both: tuple[SqlCatalog, SqlCatalog]) -> None:

@@ -22,7 +22,7 @@ from gateway.adapters.sql.sqlite import SqliteDatabase
 from gateway.adapters.sql.sqlite_memory import SqliteMemory
 from gateway.errors import CatalogUnavailable, ConfigurationError, InvalidField, NotFound, ReleaseConflict
 from gateway.ingest.catalog import ReleaseStore, TaskStore, VersionStore
-from gateway.ingest.task import TaskState
+from gateway.ingest.task import Ending, TaskState
 from gateway.observe.audit import AuditLog, AuditRecord
 from gateway.release.catalog import ReleaseCatalog
 from gateway.retrieval.lexicon import Lexicon
@@ -479,7 +479,7 @@ async def test_a_killed_process_leaves_whole_transactions(path: Path, moment: st
         claim = await reopened.claim("worker", 30, 5)
         assert claim is not None
         assert len(await reopened.unfinished_versions(claim)) == 10
-        await reopened.finish(claim, TaskState.CANCELLED)
+        await reopened.finish(claim, Ending(TaskState.CANCELLED))
 
 
 @pytest.mark.parametrize(

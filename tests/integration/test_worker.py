@@ -21,7 +21,7 @@ from gateway.errors import (
     GatewayError,
     Overloaded,
 )
-from gateway.ingest.task import TaskClaim, TaskState
+from gateway.ingest.task import Ending, TaskClaim, TaskState
 from gateway.ingest.worker import Worker
 from gateway.release.model import ReleaseState, VersionState
 from gateway.retrieval.chunk import chunk_id
@@ -290,9 +290,9 @@ async def test_a_defect_ends_its_task_and_not_the_worker(imports: ImportWorld) -
             raise ZeroDivisionError
         return await real(source, *arguments)
 
-    async def finish(real: Any, claim: TaskClaim, state: TaskState, *error: Any) -> None:
-        await real(claim, state, *error)
-        ended.append(state)
+    async def finish(real: Any, claim: TaskClaim, ending: Ending) -> None:
+        await real(claim, ending)
+        ended.append(ending.state)
         if len(ended) == 2:
             both.set()
 

@@ -31,7 +31,7 @@ from gateway.errors import (
     TokenInvalid,
     UnscopedAccess,
 )
-from gateway.ingest.catalog import ImportRequest, NewDocument
+from gateway.ingest.uploads import ImportRequest, NewDocument
 from gateway.stream.revocation import RevocationKind
 
 PUBLIC = Acl(frozenset({"public"}))

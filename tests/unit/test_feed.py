@@ -24,7 +24,7 @@ from gateway.access.scope import AccessScope
 from gateway.adapters.memory.catalog import MemoryCatalog
 from gateway.adapters.memory.models import Gate
 from gateway.errors import AuthorizerUnavailable, CatalogUnavailable, RevocationFeedStale
-from gateway.ingest.catalog import ImportRequest, NewDocument
+from gateway.ingest.uploads import ImportRequest, NewDocument
 from gateway.stream.channel import EventChannel
 from gateway.stream.feed import RevocationFeed
 from gateway.stream.protocol import AnswerStatus, Done, Meta, Revoked, Timings, Usage

@@ -5,10 +5,10 @@ import pytest
 from gateway.adapters.memory.objects import MemoryObjects
 from gateway.errors import InvariantViolated, NotFound
 from gateway.ingest import chunkfile
-from gateway.ingest.catalog import VectorPlace
 from gateway.ingest.document import BuiltDocument, Passage
 from gateway.ingest.validator import sample_positions
 from gateway.ingest.vectors import VectorFiles, pack, text_hash, unpack
+from gateway.ingest.version import VectorPlace
 
 VECTORS = [(1.0, 0.0, -0.5), (0.25, 3.0, 1e-3)]
 

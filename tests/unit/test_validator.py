@@ -7,7 +7,7 @@ import pytest
 from gateway.adapters.memory.vectors import MemoryVectors
 from gateway.context import Deadline
 from gateway.errors import InvariantViolated
-from gateway.ingest.catalog import ReleasePlan
+from gateway.ingest.plan import ReleasePlan
 from gateway.ingest.validator import Validator
 from gateway.release.model import EmbeddingSpace, RetrievalConfig
 from gateway.retrieval.chunk import Chunk

@@ -21,8 +21,9 @@ from gateway.errors import (
     NotFound,
     ReleaseConflict,
 )
-from gateway.ingest.catalog import Activation, BuiltVersion, ClassTerms, PlannedDocument, ReleasePlan
+from gateway.ingest.plan import Activation, ClassTerms, PlannedDocument, ReleasePlan
 from gateway.ingest.task import TaskClaim
+from gateway.ingest.version import BuiltVersion
 from gateway.release.model import (
     EmbeddingSpace,
     ReleaseRecord,

@@ -8,16 +8,10 @@ from dataclasses import dataclass, field, replace
 from gateway.access.authorizer import DocumentRef
 from gateway.access.classes import Acl, AclClass
 from gateway.errors import StaleFence
-from gateway.ingest.catalog import (
-    Accepted,
-    BuiltVersion,
-    ClassTerms,
-    NewDocument,
-    PlannedDocument,
-    ReleasePlan,
-    VectorPlace,
-)
+from gateway.ingest.plan import ClassTerms, PlannedDocument, ReleasePlan
 from gateway.ingest.task import TaskClaim, TaskKind, TaskState
+from gateway.ingest.uploads import Accepted, NewDocument
+from gateway.ingest.version import BuiltVersion, VectorPlace
 from gateway.observe.audit import AuditRecord
 from gateway.release.model import EmbeddingSpace, ReleaseState, VersionState
 from gateway.stream.revocation import RevocationKind, RevocationRecord
@@ -113,6 +107,8 @@ class TaskRow:
     error_detail: str | None = None
     release_id: str | None = None
     promised_release_id: str | None = None
+    target: str | None = None
+    report: dict[str, object] | None = None
 
 
 @dataclass(slots=True)

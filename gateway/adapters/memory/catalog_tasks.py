@@ -1,5 +1,7 @@
 """Accepting imports, and the tasks of the in-memory catalog: lease, fence, attempts, cancel."""
 
+import json
+
 from gateway.access.authorizer import DocumentRef
 from gateway.access.classes import Acl
 from gateway.adapters.memory.catalog_rows import (
@@ -12,8 +14,8 @@ from gateway.adapters.memory.catalog_rows import (
     fresh_id,
 )
 from gateway.errors import Conflict, IdempotencyMismatch, IllegalTransition, KnowledgeBaseNotFound
-from gateway.ingest.catalog import Accepted, AcceptedDocument, ImportRequest, NewDocument
 from gateway.ingest.task import (
+    Ending,
     TaskClaim,
     TaskDocument,
     TaskKind,
@@ -21,6 +23,7 @@ from gateway.ingest.task import (
     TaskState,
     check_task_transition,
 )
+from gateway.ingest.uploads import Accepted, AcceptedDocument, ImportRequest, NewDocument
 from gateway.release.model import VersionState
 from gateway.retrieval.chunk import stable_hash
 from gateway.stream.revocation import RevocationKind
@@ -110,6 +113,7 @@ class TaskRows(CatalogRows):
         refs: tuple[DocumentRef, ...] = (),
         activate: bool = False,
         allow_partial: bool = False,
+        target: str | None = None,
     ) -> TaskRow:
         now = self._clock()
         task = TaskRow(
@@ -125,6 +129,7 @@ class TaskRows(CatalogRows):
             refs=refs,
             total=len(refs),
             promised_release_id=fresh_id() if kind is TaskKind.RELEASE else None,
+            target=target,
         )
         self._tasks[task.task_id] = task
         return task
@@ -148,12 +153,12 @@ class TaskRows(CatalogRows):
     def _end_if_hopeless(self, task: TaskRow, now: float, attempts: int) -> bool:
         """Nobody may claim it again: it was cancelled, or is out of time or of attempts."""
         if task.cancel_requested:
-            self._end(task, TaskState.CANCELLED, None, None)
+            self._end(task, Ending(TaskState.CANCELLED))
         elif now >= task.deadline_at:
-            self._end(task, TaskState.FAILED, "deadline_exceeded", "the task ran out of time")
+            self._end(task, Ending(TaskState.FAILED, "deadline_exceeded", "the task ran out of time"))
         elif task.attempts >= attempts:
             tried = f"the task was tried {task.attempts} times"
-            self._end(task, TaskState.FAILED, "attempts_exhausted", tried)
+            self._end(task, Ending(TaskState.FAILED, "attempts_exhausted", tried))
         return task.state not in _LIVE
 
     def _busy_with_another(self, task: TaskRow) -> bool:
@@ -180,16 +185,20 @@ class TaskRows(CatalogRows):
             activate=task.activate,
             allow_partial=task.allow_partial,
             release_id=task.release_id,
+            target=task.target,
         )
 
-    def _end(self, task: TaskRow, state: TaskState, code: str | None, detail: str | None) -> None:
+    def _end(self, task: TaskRow, ending: Ending) -> None:
+        state = ending.state
         if state in _LIVE:
             raise IllegalTransition(f"{state} is no end of a task")
         check_task_transition(task.state, state)
-        task.state, task.error_code, task.error_detail = state, code, detail
+        task.state, task.error_code, task.error_detail = state, ending.code, ending.detail
+        # What a database can't keep must not be kept here either.
+        task.report = None if ending.report is None else json.loads(json.dumps(dict(ending.report)))
         task.updated_at = self._clock()
         if state is not TaskState.SUCCEEDED:
-            self._abandon(task.task_id, code or state.value.lower())
+            self._abandon(task.task_id, ending.code or state.value.lower())
 
     async def heartbeat(self, claim: TaskClaim, lease_s: float) -> bool:
         task = self._held(claim)
@@ -201,10 +210,8 @@ class TaskRows(CatalogRows):
         task.stage, task.done, task.total = stage, done, total
         task.updated_at = self._clock()
 
-    async def finish(
-        self, claim: TaskClaim, state: TaskState, code: str | None = None, detail: str | None = None
-    ) -> None:
-        self._end(self._held(claim), state, code, detail)
+    async def finish(self, claim: TaskClaim, ending: Ending) -> None:
+        self._end(self._held(claim), ending)
 
     async def release_claim(self, claim: TaskClaim) -> None:
         task = self._held(claim)
@@ -232,6 +239,8 @@ class TaskRows(CatalogRows):
             release_id=task.release_id or task.promised_release_id,
             created_at=task.created_at,
             updated_at=task.updated_at,
+            target=task.target,
+            report=task.report,
         )
 
     def _task_document(self, ref: DocumentRef) -> TaskDocument:
@@ -245,7 +254,7 @@ class TaskRows(CatalogRows):
         if task is None or task.tenant != tenant or task.state not in _LIVE:
             return False
         if task.state is TaskState.PENDING:
-            self._end(task, TaskState.CANCELLED, None, None)
+            self._end(task, Ending(TaskState.CANCELLED))
         else:
             task.cancel_requested = True
         return True

@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from gateway.access.authorizer import DocumentRef
 from gateway.adapters.memory.catalog_rows import CatalogRows, DocumentRow, VersionRow
 from gateway.errors import IllegalTransition, NotFound
-from gateway.ingest.catalog import BuiltVersion, DocumentRecord, VectorPlace, VersionJob
 from gateway.ingest.task import TaskClaim
+from gateway.ingest.uploads import DocumentRecord
+from gateway.ingest.version import BuiltVersion, VectorPlace, VersionJob
 from gateway.release.model import VersionState, check_version_transition
 
 _ENDED = frozenset({VersionState.READY, VersionState.FAILED})

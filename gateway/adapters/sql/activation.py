@@ -16,7 +16,7 @@ from gateway.adapters.sql.tables import (
     revocations,
 )
 from gateway.errors import NotFound, ReleaseConflict
-from gateway.ingest.catalog import Activation
+from gateway.ingest.plan import Activation
 from gateway.ingest.task import TaskClaim
 from gateway.release.model import ReleaseState, VersionState, check_release_transition
 from gateway.stream.revocation import RevocationKind
@@ -104,12 +104,18 @@ def _switch(connection: Connection, now: float, kb: Row[Any], release: Row[Any])
     connection.execute(
         update(releases)
         .where(releases.c.kb_id == kb.kb_id, releases.c.state == ReleaseState.ACTIVE.value)
-        .values(state=ReleaseState.RETIRED.value, retired_sequence=sequence)
+        .values(state=ReleaseState.RETIRED.value, retired_sequence=sequence, retired_at=now)
     )
     connection.execute(
         update(releases)
         .where(releases.c.release_id == release.release_id)
-        .values(state=ReleaseState.ACTIVE.value, sequence=sequence, activated_at=now, retired_sequence=None)
+        .values(
+            state=ReleaseState.ACTIVE.value,
+            sequence=sequence,
+            activated_at=now,
+            retired_sequence=None,
+            retired_at=None,
+        )
     )
     if classes.in_use(connection, kb.tenant, kb.kb_id) != used:
         classes.bump_revision(connection, kb.kb_id)

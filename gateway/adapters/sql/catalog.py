@@ -40,18 +40,10 @@ from gateway.adapters.sql.sqlite import SqliteDatabase, has_wal_reset_bug
 from gateway.adapters.sql.tables import meta
 from gateway.context import Deadline
 from gateway.errors import DeadlineExceeded
-from gateway.ingest.catalog import (
-    Accepted,
-    Activation,
-    BuiltVersion,
-    ClassTerms,
-    DocumentRecord,
-    ImportRequest,
-    ReleasePlan,
-    VectorPlace,
-    VersionJob,
-)
-from gateway.ingest.task import TaskClaim, TaskRecord, TaskState
+from gateway.ingest.plan import Activation, ClassTerms, ReleasePlan
+from gateway.ingest.task import Ending, TaskClaim, TaskRecord
+from gateway.ingest.uploads import Accepted, DocumentRecord, ImportRequest
+from gateway.ingest.version import BuiltVersion, VectorPlace, VersionJob
 from gateway.observe.audit import AuditRecord
 from gateway.observe.logging import get_logger
 from gateway.release.model import (
@@ -262,10 +254,8 @@ class SqlCatalog:
     async def progress(self, claim: TaskClaim, stage: str, done: int, total: int) -> None:
         await self._write(lambda c, now: tasks.progress(c, now, claim, stage, done, total))
 
-    async def finish(
-        self, claim: TaskClaim, state: TaskState, code: str | None = None, detail: str | None = None
-    ) -> None:
-        await self._write(lambda c, now: tasks.finish(c, now, claim, state, code, detail))
+    async def finish(self, claim: TaskClaim, ending: Ending) -> None:
+        await self._write(lambda c, now: tasks.finish(c, now, claim, ending))
 
     async def release_claim(self, claim: TaskClaim) -> None:
         await self._write(lambda c, now: tasks.release_claim(c, now, claim))

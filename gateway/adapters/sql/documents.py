@@ -8,7 +8,7 @@ from gateway.adapters.sql import classes
 from gateway.adapters.sql.rows import acl_from, bump_epoch, locked_kb
 from gateway.adapters.sql.tables import acl_classes, document_versions, documents, knowledge_bases
 from gateway.adapters.sql.versions import error_of
-from gateway.ingest.catalog import DocumentRecord
+from gateway.ingest.uploads import DocumentRecord
 from gateway.release.model import VersionState
 
 _LIVE = (

@@ -15,8 +15,8 @@ from gateway.adapters.sql.tables import (
     task_documents,
 )
 from gateway.errors import Conflict, IdempotencyMismatch
-from gateway.ingest.catalog import Accepted, AcceptedDocument, ImportRequest, NewDocument
 from gateway.ingest.task import TaskKind
+from gateway.ingest.uploads import Accepted, AcceptedDocument, ImportRequest, NewDocument
 from gateway.release.model import VersionState
 from gateway.retrieval.chunk import stable_hash
 

@@ -8,7 +8,7 @@ from sqlalchemy import BindParameter, Connection, bindparam, delete, func, inser
 
 from gateway.adapters.sql.rows import batches
 from gateway.adapters.sql.tables import release_classes, release_terms, releases
-from gateway.ingest.catalog import ClassTerms
+from gateway.ingest.plan import ClassTerms
 from gateway.retrieval.lexicon import TermStatistics
 from gateway.retrieval.query import ScopedQuery
 

@@ -13,7 +13,7 @@ from gateway.adapters.sql.claims import held
 from gateway.adapters.sql.rows import padded, to_json
 from gateway.adapters.sql.tables import embedding_spaces, knowledge_bases, releases
 from gateway.errors import IllegalTransition, NotFound
-from gateway.ingest.catalog import ClassTerms
+from gateway.ingest.plan import ClassTerms
 from gateway.ingest.task import TaskClaim
 from gateway.release.model import (
     EmbeddingSpace,

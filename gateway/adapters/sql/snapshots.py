@@ -23,8 +23,9 @@ from gateway.adapters.sql.tables import (
     tenants,
 )
 from gateway.errors import Conflict
-from gateway.ingest.catalog import ManifestEntry, PlannedDocument, ReleasePlan
+from gateway.ingest.plan import PlannedDocument, ReleasePlan
 from gateway.ingest.task import TaskClaim
+from gateway.ingest.version import ManifestEntry
 from gateway.release.model import EmbeddingSpace, ReleaseState, RetrievalConfig, VersionState
 from gateway.retrieval.chunk import stable_hash
 from gateway.stream.revocation import RevocationKind

@@ -111,6 +111,10 @@ tasks = Table(
     _time("deadline_at"),
     _text("release_id", nullable=True),
     _text("planned_release_id", nullable=True),
+    _text("target", nullable=True),  # the document that a move or a clean-up is about
+    _text("report", nullable=True),
+    _time("not_before", nullable=True),  # a task that met passing trouble rests until then
+    _text("trouble", nullable=True),  # what it met
     _time("created_at"),
     _time("updated_at"),
     Index(None, "state", "seq"),
@@ -156,6 +160,8 @@ document_versions = Table(
     _number("sensitivity"),
     _text("author"),
     _text("approval"),
+    _text("approved_by", nullable=True),
+    _time("approved_at", nullable=True),
     _text("risk"),
     _text("parser_version"),
     _text("splitter_version"),
@@ -226,6 +232,7 @@ releases = Table(
     _text("task_id", ForeignKey("tasks.task_id"), index=True),
     _time("created_at"),
     _time("activated_at", nullable=True),
+    _time("retired_at", nullable=True),
     Index(None, "kb_id", "seq"),
     _partial("uq_releases_active", "kb_id", where="state = 'ACTIVE'", unique=True),
 )

@@ -1,5 +1,6 @@
 """Tasks: accept, claim, keep, end. A worker's every write carries its fence (see ``claims``)."""
 
+import json
 from typing import Any
 
 from sqlalchemy import Connection, Row, and_, exists, or_, select, update
@@ -16,8 +17,8 @@ from gateway.adapters.sql.tables import (
     tasks,
 )
 from gateway.errors import IllegalTransition
-from gateway.ingest.catalog import Accepted
 from gateway.ingest.task import (
+    Ending,
     TaskClaim,
     TaskDocument,
     TaskKind,
@@ -25,6 +26,7 @@ from gateway.ingest.task import (
     TaskState,
     check_task_transition,
 )
+from gateway.ingest.uploads import Accepted
 
 _LIVE = frozenset({TaskState.PENDING, TaskState.RUNNING})
 
@@ -40,6 +42,7 @@ def add_task(
     activate: bool = False,
     allow_partial: bool = False,
     planned_release_id: str | None = None,
+    target: str | None = None,
 ) -> str:
     """The new task's id; its outbox entry tells workers of it."""
     task_id = fresh_id("task")
@@ -62,6 +65,7 @@ def add_task(
         fence=0,
         deadline_at=now + deadline_s,
         planned_release_id=planned_release_id,
+        target=target,
         created_at=now,
         updated_at=now,
     )
@@ -112,12 +116,13 @@ def _end_the_hopeless(connection: Connection, now: float, free: Any, attempts: i
     ).all()
     for row in rows:
         if row.cancel_requested:
-            _end(connection, now, row, TaskState.CANCELLED, None, None)
+            ending = Ending(TaskState.CANCELLED)
         elif row.deadline_at <= now:
-            _end(connection, now, row, TaskState.FAILED, "deadline_exceeded", "the task ran out of time")
+            ending = Ending(TaskState.FAILED, "deadline_exceeded", "the task ran out of time")
         else:
             tried = f"the task was tried {row.attempts} times"
-            _end(connection, now, row, TaskState.FAILED, "attempts_exhausted", tried)
+            ending = Ending(TaskState.FAILED, "attempts_exhausted", tried)
+        _end(connection, now, row, ending)
 
 
 def _take(connection: Connection, now: float, row: Row[Any], worker: str, lease_until: float) -> TaskClaim:
@@ -145,6 +150,7 @@ def _take(connection: Connection, now: float, row: Row[Any], worker: str, lease_
         activate=row.activate,
         allow_partial=row.allow_partial,
         release_id=row.release_id,
+        target=row.target,
     )
 
 
@@ -163,25 +169,12 @@ def progress(
         _step(connection, now, row.task_id, row.fence, stage)
 
 
-def finish(
-    connection: Connection,
-    now: float,
-    held_claim: TaskClaim,
-    state: TaskState,
-    code: str | None,
-    detail: str | None,
-) -> None:
-    _end(connection, now, held(connection, held_claim), state, code, detail)
+def finish(connection: Connection, now: float, held_claim: TaskClaim, ending: Ending) -> None:
+    _end(connection, now, held(connection, held_claim), ending)
 
 
-def _end(
-    connection: Connection,
-    now: float,
-    row: Row[Any],
-    state: TaskState,
-    code: str | None,
-    detail: str | None,
-) -> None:
+def _end(connection: Connection, now: float, row: Row[Any], ending: Ending) -> None:
+    state = ending.state
     if state in _LIVE:
         raise IllegalTransition(f"{state} is no end of a task")
     check_task_transition(TaskState(row.state), state)
@@ -190,14 +183,15 @@ def _end(
         now,
         row.task_id,
         state=state.value,
-        error_code=code,
-        error_detail=detail,
+        error_code=ending.code,
+        error_detail=ending.detail,
+        report=None if ending.report is None else to_json(dict(ending.report)),
         worker=None,
         lease_until=None,
     )
     _step(connection, now, row.task_id, row.fence, state.value)
     if state is not TaskState.SUCCEEDED:
-        releases.abandon(connection, row.task_id, code or state.value.lower())
+        releases.abandon(connection, row.task_id, ending.code or state.value.lower())
 
 
 def release_claim(connection: Connection, now: float, held_claim: TaskClaim) -> None:
@@ -222,7 +216,7 @@ def request_cancel(connection: Connection, now: float, tenant: str, task_id: str
     if row is None or row.state not in _LIVE:
         return False
     if row.state == TaskState.PENDING.value:
-        _end(connection, now, row, TaskState.CANCELLED, None, None)
+        _end(connection, now, row, Ending(TaskState.CANCELLED))
     else:
         _change(connection, now, task_id, cancel_requested=True)
     return True
@@ -256,6 +250,8 @@ def record(connection: Connection, tenant: str, task_id: str) -> TaskRecord | No
         release_id=row.release_id or row.planned_release_id,
         created_at=row.created_at,
         updated_at=row.updated_at,
+        target=row.target,
+        report=None if row.report is None else json.loads(row.report),
     )
 
 

@@ -17,8 +17,8 @@ from gateway.adapters.sql.tables import (
     vector_places,
 )
 from gateway.errors import IllegalTransition, NotFound
-from gateway.ingest.catalog import BuiltVersion, VectorPlace, VersionJob
 from gateway.ingest.task import TaskClaim
+from gateway.ingest.version import BuiltVersion, VectorPlace, VersionJob
 from gateway.release.model import VersionState, check_version_transition
 
 _ENDED = (VersionState.READY.value, VersionState.FAILED.value)

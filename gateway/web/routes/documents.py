@@ -14,8 +14,8 @@ from gateway.access.classes import Acl
 from gateway.access.principal import Principal
 from gateway.answer.question import checked_text
 from gateway.errors import BodyTooLarge, InvalidField, NotFound, ObjectStoreUnavailable
-from gateway.ingest.catalog import DocumentRecord, ImportRequest, NewDocument
 from gateway.ingest.task import TaskKind, TaskRecord
+from gateway.ingest.uploads import DocumentRecord, ImportRequest, NewDocument
 from gateway.web.receiving import FormEnd, bounded, check_fields
 from gateway.web.routes.common import JsonResponse, caller, query_fields
 from gateway.web.routes.forms import DocumentFields, document_fields

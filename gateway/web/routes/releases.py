@@ -8,7 +8,7 @@ from starlette.responses import Response
 from gateway.access.principal import Principal
 from gateway.answer.question import checked_text
 from gateway.errors import InvalidField
-from gateway.ingest.catalog import Activation
+from gateway.ingest.plan import Activation
 from gateway.observe.audit import AuditRecord
 from gateway.release.model import ReleaseRecord
 from gateway.stream.revocation import RevocationKind, RevocationRecord

@@ -1,0 +1,14 @@
+"""Governance: what approvals, risk policies and access changes keep."""
+
+revision = "0006"
+down_revision = "0005"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    pass
+
+
+def downgrade() -> None:
+    pass

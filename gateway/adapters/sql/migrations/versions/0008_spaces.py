@@ -1,0 +1,14 @@
+"""Spaces and releases: what changing them keeps."""
+
+revision = "0008"
+down_revision = "0007"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    pass
+
+
+def downgrade() -> None:
+    pass

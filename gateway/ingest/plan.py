@@ -1,0 +1,85 @@
+"""A release in the making: the documents it takes in, their term statistics, its activation."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gateway.access.authorizer import DocumentRef
+from gateway.ingest.version import ManifestEntry
+from gateway.release.model import (
+    EmbeddingSpace,
+    RetrievalConfig,
+    RetrievalRelease,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedDocument:
+    """A document version as a release takes it in. ``acl_class`` is the document's current class."""
+
+    ref: DocumentRef
+    title: str
+    uri: str
+    category: str
+    valid_from: int | None
+    valid_until: int | None
+    sensitivity: int
+    author: str
+    approval: str
+    risk: tuple[str, ...]
+    acl_class: int
+    parser_version: str
+    splitter_version: str
+    chunks_key: str
+    manifest: tuple[ManifestEntry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasePlan:
+    """A release being built: an immutable list of documents, fixed when the build began.
+
+    ``manifest_hash`` covers every (chunk_id, content_hash, acl_class). ``unchanged_release`` is set
+    when the active release has the same manifest, space and config: then nothing needs building.
+    """
+
+    release_id: str
+    tenant: str
+    kb_id: str
+    knowledge_base: str
+    kb_revision: str
+    base_sequence: int
+    revocation_epoch: int
+    space: EmbeddingSpace
+    config: RetrievalConfig
+    manifest_hash: str
+    documents: tuple[PlannedDocument, ...]
+    unchanged_release: str | None
+
+    def as_release(self) -> RetrievalRelease:
+        """How the validator reads the revision before anyone else may."""
+        return RetrievalRelease(
+            release_id=self.release_id,
+            tenant=self.tenant,
+            kb_id=self.kb_id,
+            knowledge_base=self.knowledge_base,
+            kb_revision=self.kb_revision,
+            sequence=self.base_sequence,
+            space=self.space,
+            collection=self.space.collection,
+            config=self.config,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ClassTerms:
+    """Term statistics of one ACL class in one revision: passages, and term -> passages with it."""
+
+    acl_class: int
+    passages: int
+    frequencies: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Activation:
+    knowledge_base: str
+    knowledge_revision: str
+    release_sequence: int
