@@ -201,6 +201,7 @@ async def test_a_killed_child_is_replaced_and_the_store_reconnects(tmp_path: Pat
         await child.aclose()
 
 
+@pytest.mark.soak
 async def test_a_frozen_child_is_replaced(tmp_path: Path) -> None:
     """A child that lives but doesn't answer is no child: it is killed and another one started."""
     child = LiteChild(tmp_path, back_off_s=(0.05, 1.0), health_every_s=0.2, health_cap_ms=1000)
@@ -217,6 +218,7 @@ async def test_a_frozen_child_is_replaced(tmp_path: Path) -> None:
         await child.aclose()
 
 
+@pytest.mark.soak
 @pytest.mark.soak
 async def test_a_child_that_dies_while_it_is_asked_for_the_marker_is_replaced(tmp_path: Path) -> None:
     """Its start fails at the first call, over a connection that stood; the next start comes all the same."""
@@ -249,6 +251,7 @@ async def test_a_first_child_that_dies_at_the_marker_is_a_failed_start(tmp_path:
     assert child.pid is None
 
 
+@pytest.mark.soak
 async def test_a_defect_does_not_end_the_watch_over_the_child(tmp_path: Path) -> None:
     """An error nobody thought of, here a marker that isn't text, is logged, and the watch goes on."""
     child = LiteChild(tmp_path, back_off_s=(0.05, 1.0), health_every_s=0.1)

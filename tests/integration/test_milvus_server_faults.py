@@ -124,6 +124,7 @@ async def test_a_cancelled_search_returns_at_once_and_leaves_the_store_usable(
     assert await seen(store, query(), ["one"]) == [{"one"}] * 3
 
 
+@pytest.mark.soak
 async def test_a_write_the_server_does_not_answer_ends_too(server: MilvusServer, store: MilvusStore) -> None:
     """By its own cap; what was being written is an error, and the next write finds its way."""
     hasty = _store(server, write_cap_s=1.0)
@@ -180,6 +181,7 @@ async def test_a_missing_index_is_not_made_by_a_runtime_account(
         await runtime.aclose()
 
 
+@pytest.mark.soak
 async def test_a_collection_dropped_under_us_is_an_error(
     store: MilvusStore, space: EmbeddingSpace, client: MilvusClient
 ) -> None:
@@ -196,6 +198,7 @@ async def test_a_collection_dropped_under_us_is_an_error(
             await read
 
 
+@pytest.mark.soak
 async def test_a_revision_dropped_by_another_process_is_an_error(
     server: MilvusServer, store: MilvusStore, space: EmbeddingSpace
 ) -> None:

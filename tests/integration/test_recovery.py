@@ -179,6 +179,7 @@ async def test_a_reader_that_is_killed_at_work_is_replaced(gateway: GatewayProce
     assert gateway.child(PARSER) != first
 
 
+@pytest.mark.soak
 async def test_a_reader_that_hangs_fails_one_document_with_a_reason(gateway: GatewayProcess) -> None:
     """The cap ends it; the next import has a new child."""
     await gateway.learn(another("workshop"))
@@ -316,6 +317,7 @@ async def test_it_starts_without_its_model_and_finds_it_later(modelled: tuple[Ga
     await gateway.until_ready(ready=False)
 
 
+@pytest.mark.soak
 async def test_a_model_that_goes_away_in_an_answer_ends_that_answer(
     modelled: tuple[GatewayProcess, int],
 ) -> None:

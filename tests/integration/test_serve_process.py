@@ -207,6 +207,7 @@ async def test_a_reader_that_stops_loses_its_connection(tmp_path: Path) -> None:
             assert "Traceback" not in gateway.stderr
 
 
+@pytest.mark.soak
 async def test_an_ipv6_address_is_told_as_a_url(tmp_path: Path) -> None:
     """The brackets belong to it: what the ready file says can be called."""
     async with gateway_process(tmp_path, arguments=("--host", "::1")) as gateway:
@@ -274,6 +275,7 @@ async def test_a_token_makes_nothing_but_the_key(tmp_path: Path) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.soak
 async def test_the_end_of_a_demo_deletes_its_folder(tmp_path: Path) -> None:
     """Ctrl-C on a demo that is ready: exit 0, no process and no file of it is left."""
     temporary = tmp_path / "tmp"
@@ -291,6 +293,7 @@ async def test_the_end_of_a_demo_deletes_its_folder(tmp_path: Path) -> None:
         assert "Traceback" not in demo.stderr
 
 
+@pytest.mark.soak
 async def test_a_demo_can_be_stopped_while_it_imports(tmp_path: Path) -> None:
     """Ctrl-C before it is ready is no failure of the samples: exit 0, and no folder is left."""
     temporary, errors = tmp_path / "tmp", tmp_path / "stderr.txt"
