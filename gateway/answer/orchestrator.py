@@ -116,13 +116,14 @@ class Orchestrator:
         session.scope = context.scope
         calibrated_bias(context.release.config)  # no model is asked for what no gate can judge
         self._calls.check()
-        self._generation.check_queue(deadline)
+        ticket = self._generation.announce(deadline)
+        session.hold(ticket)
         found = await self._find(session, trace, context, question)
         if found.reasons:
             session.open(meta_of(context, self._calls.name, evidence=()))
             session.complete(refusal_of(found.reasons, trace))
             return
-        session.hold(await self._generation.acquire(deadline))
+        session.hold(await ticket.acquire(deadline))
         attempt = await self._calls.reserve(session, context, found.evidence)
         session.scope = await self.verify(context, session.documents)
         session.open(meta_of(context, attempt.endpoint.model.name, evidence=found.evidence))

@@ -264,6 +264,7 @@ class World:
         """Every place is free again, and every call of a part or the model is over."""
         assert {b.name: b.in_use for b in self.services.bulkheads if b.in_use} == {}
         assert {b.name: b.waiting for b in self.services.bulkheads if b.waiting} == {}
+        assert {b.name: b.announced for b in self.services.bulkheads if b.announced} == {}
         if isinstance(self.model, ScriptedModel):
             assert self.model.closed == self.model.called
         for name, hold in self.holds.items():

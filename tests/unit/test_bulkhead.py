@@ -11,7 +11,7 @@ from anyio.abc import TaskGroup
 
 from gateway.admission.bulkhead import Bulkhead, Permit
 from gateway.context import Deadline
-from gateway.errors import Overloaded
+from gateway.errors import InvariantViolated, Overloaded
 from gateway.settings import Settings
 
 PATIENCE_S = 10
@@ -46,9 +46,9 @@ async def test_places_are_given_until_there_are_none() -> None:
         await bulkhead.acquire(a_while())
     assert caught.value.stage == "generation"
     with pytest.raises(Overloaded):
-        bulkhead.check_queue(a_while())
+        bulkhead.announce(a_while()).release()
     permits[0].release()
-    bulkhead.check_queue(a_while())
+    bulkhead.announce(a_while()).release()
     assert isinstance(await bulkhead.acquire(a_while()), Permit)
 
 
@@ -106,12 +106,12 @@ async def test_whoever_would_wait_too_long_is_turned_away_before_he_waits(deadli
     async with anyio.create_task_group() as tasks:
         held = await fill(bulkhead, tasks, waiting=0)
         for ahead in range(fit):
-            bulkhead.check_queue(Deadline.after(deadline_ms))
+            bulkhead.announce(Deadline.after(deadline_ms)).release()
             tasks.start_soon(wait, bulkhead, ahead, [])
             await anyio.wait_all_tasks_blocked()
         assert bulkhead.waiting == fit
         with pytest.raises(Overloaded):
-            bulkhead.check_queue(Deadline.after(deadline_ms))
+            bulkhead.announce(Deadline.after(deadline_ms)).release()
         with pytest.raises(Overloaded) as caught:
             await bulkhead.acquire(Deadline.after(deadline_ms))
         assert (caught.value.retry_after_ms, bulkhead.waiting) == (math.ceil(62.5 * (fit + 1)), fit)
@@ -125,10 +125,10 @@ async def test_places_that_hang_turn_newcomers_away_before_any_is_given_back() -
     bulkhead = Bulkhead("retrieval", 2, 200, clock)
     await use(bulkhead, clock, 0.01)
     held = [await bulkhead.acquire(a_while()) for _ in range(2)]
-    bulkhead.check_queue(a_while())
+    bulkhead.announce(a_while()).release()
     clock.now += 1
     with pytest.raises(Overloaded) as caught:
-        bulkhead.check_queue(a_while())
+        bulkhead.announce(a_while()).release()
     assert caught.value.retry_after_ms == 500
     for permit in held:
         permit.release()
@@ -142,11 +142,11 @@ async def test_the_usual_hold_follows_what_is_seen() -> None:
     bulkhead = Bulkhead("retrieval", 1, 200, clock)
     await use(bulkhead, clock, 10)
     with await bulkhead.acquire(a_while()), pytest.raises(Overloaded):
-        bulkhead.check_queue(a_while())
+        bulkhead.announce(a_while()).release()
     for _ in range(60):
         await use(bulkhead, clock, 0.02)
     with await bulkhead.acquire(a_while()):
-        bulkhead.check_queue(a_while())
+        bulkhead.announce(a_while()).release()
 
 
 async def test_the_queue_is_bounded_when_nothing_is_known() -> None:
@@ -261,3 +261,49 @@ async def test_a_place_handed_to_a_waiter_that_is_cancelled_in_the_same_turn_goe
         await asyncio.wait({first, second})
     assert first.cancelled()
     assert (served, bulkhead.in_use, bulkhead.waiting) == ([2], 0, 0)
+
+
+async def test_those_who_are_on_their_way_count_as_ahead() -> None:
+    """Each announced caller will want a place: the one behind them is turned away before he does anything."""
+    clock = Clock()
+    bulkhead = Bulkhead("generation", 2, 100, clock)
+    await use(bulkhead, clock, 0.125)
+    tickets = [bulkhead.announce(a_while()) for _ in range(3)]  # two places, and 62.5 ms behind them
+    with pytest.raises(Overloaded) as caught:
+        bulkhead.announce(a_while())
+    assert caught.value.retry_after_ms == 125
+    assert bulkhead.announced == 3
+    tickets.pop().release()
+    tickets.append(bulkhead.announce(a_while()))
+    held = [await ticket.acquire(a_while()) for ticket in tickets[:2]]
+    assert (bulkhead.in_use, bulkhead.announced) == (2, 1)
+    for permit in held:
+        permit.release()
+    with await tickets[2].acquire(a_while()):
+        assert bulkhead.announced == 0
+
+
+async def test_those_who_usually_do_not_come_turn_nobody_away() -> None:
+    """Most questions here are refused for want of evidence, and need no model."""
+    clock = Clock()
+    bulkhead = Bulkhead("generation", 1, 100, clock)
+    await use(bulkhead, clock, 10)
+    for _ in range(100):
+        bulkhead.announce(a_while()).release()
+    tickets = [bulkhead.announce(a_while()) for _ in range(10)]
+    assert bulkhead.announced == 10
+    for ticket in tickets:
+        ticket.release()
+        ticket.release()
+    assert bulkhead.announced == 0
+
+
+async def test_a_ticket_is_used_once() -> None:
+    """Whoever holds it gives back nothing that he has used."""
+    bulkhead = Bulkhead("generation", 2, 100)
+    ticket = bulkhead.announce(a_while())
+    with await ticket.acquire(a_while()):
+        ticket.release()
+        assert (bulkhead.in_use, bulkhead.announced) == (1, 0)
+        with pytest.raises(InvariantViolated):
+            await ticket.acquire(a_while())
