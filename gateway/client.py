@@ -4,7 +4,6 @@ import contextlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -21,8 +20,10 @@ _LAST_EVENTS = frozenset({"done", "error", "revoked"})
 class ApiError(GatewayError):
     """The server answered with a problem; ``code`` and ``detail`` are the server's own."""
 
-    def __init__(self, status: int, code: str, title: str, detail: str) -> None:
-        super().__init__(detail or title)
+    def __init__(
+        self, status: int, code: str, title: str, detail: str, retry_after_ms: int | None = None
+    ) -> None:
+        super().__init__(detail or title, retry_after_ms=retry_after_ms)
         self.status = status
         self.problem_code = code
 
@@ -39,6 +40,15 @@ class StreamEvent:
     name: str
     sequence: int
     data: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class UploadedFile:
+    """One file of an upload; ``source`` becomes the document's name."""
+
+    source: str
+    content: bytes
+    media_type: str
 
 
 class EventReader:
@@ -129,22 +139,78 @@ class GatewayClient:
         return self._json("GET", "/v1/search", params={"query": query, **given})
 
     def upload(
-        self, files: Sequence[tuple[str, Path | bytes]], fields: Mapping[str, str | list[str]]
+        self,
+        files: Sequence[UploadedFile],
+        fields: Mapping[str, str | list[str]],
+        *,
+        idempotency_key: str | None = None,
     ) -> dict[str, Any]:
-        """Uploads ``(source, path or content)`` pairs as one task."""
-        parts = [
-            ("file", (source, content if isinstance(content, bytes) else content.read_bytes()))
-            for source, content in files
-        ]
-        return self._json("POST", "/v1/documents", data=dict(fields), files=parts)
+        """Uploads the files as one task. The same key with the same files and fields is the same upload."""
+        headers = {} if idempotency_key is None else {"Idempotency-Key": idempotency_key}
+        parts = [("file", (file.source, file.content, file.media_type)) for file in files]
+        return self._json("POST", "/v1/documents", data=dict(fields), files=parts, headers=headers)
+
+    def documents(self, knowledge_base: str) -> dict[str, Any]:
+        """``documents``: the live ones, by source, none for a knowledge base that doesn't exist; ``limits``:
+        how many bytes one may have.
+        """
+        return self._json("GET", "/v1/documents", params={"knowledge_base": knowledge_base})
+
+    def document(self, document_id: str) -> dict[str, Any]:
+        return self._json("GET", f"/v1/documents/{document_id}")
+
+    def delete_document(self, document_id: str) -> str | None:
+        """The id of the task that cleans up after it; None when there is none."""
+        response = self._sent("DELETE", f"/v1/documents/{document_id}")
+        return response.headers.get("Location", "").rpartition("/")[2] or None
+
+    def set_acl(self, document_id: str, allow: Sequence[str], deny: Sequence[str] = ()) -> dict[str, Any]:
+        """In force at once; ``task_id`` of the answer moves stored passages, None when none have to."""
+        body = {"allow": list(allow), "deny": list(deny)}
+        return self._json("PUT", f"/v1/documents/{document_id}/acl", json=body)
+
+    def judge(self, document_id: str, version: int, decision: str, note: str | None = None) -> dict[str, Any]:
+        """``decision``: approve or reject."""
+        body = {"document_version": version, "decision": decision, "note": note}
+        return self._json("POST", f"/v1/documents/{document_id}/approval", json=body)
 
     def task(self, task_id: str) -> dict[str, Any]:
         return self._json("GET", f"/v1/tasks/{task_id}")
+
+    def tasks(self, **fields: str | int | None) -> list[dict[str, Any]]:
+        """Newest first; ``fields`` are knowledge_base, state, kind, limit and before."""
+        given = {name: value for name, value in fields.items() if value is not None}
+        tasks: list[dict[str, Any]] = self._json("GET", "/v1/tasks", params=given)["tasks"]
+        return tasks
+
+    def task_events(self, task_id: str) -> Iterator[StreamEvent]:
+        """``progress`` with the task as it changes, then one last event: ``ended`` with it, ``revoked`` or
+        ``error``.
+        """
+        reader = EventReader()
+        try:
+            with self._http.stream("GET", f"/v1/tasks/{task_id}/events") as response:
+                if response.status_code != 200:
+                    response.read()
+                    raise _problem(response)
+                for content in response.iter_bytes():
+                    yield from reader.feed(content)
+        except httpx2.HTTPError as error:
+            raise ServerUnreachable(f"{self._http.base_url} does not answer") from error
+
+    def cancel_task(self, task_id: str) -> None:
+        """Returns once the wish is noted; the task ends at its next step."""
+        self._sent("DELETE", f"/v1/tasks/{task_id}")
 
     def releases(self, knowledge_base: str) -> list[dict[str, Any]]:
         answer = self._json("GET", "/v1/releases", params={"knowledge_base": knowledge_base})
         releases: list[dict[str, Any]] = answer["releases"]
         return releases
+
+    def knowledge_bases(self) -> list[dict[str, Any]]:
+        """All of the tenant's, by name, each with its active release's id, sequence and embedding space."""
+        found: list[dict[str, Any]] = self._json("GET", "/v1/knowledge-bases")["knowledge_bases"]
+        return found
 
     def build_release(self, knowledge_base: str) -> dict[str, Any]:
         return self._json("POST", "/v1/releases", json={"knowledge_base": knowledge_base})
@@ -153,11 +219,19 @@ class GatewayClient:
         body = {} if expected_sequence is None else {"expected_sequence": expected_sequence}
         return self._json("POST", f"/v1/releases/{release_id}/activate", json=body)
 
-    def roll_back(self, knowledge_base: str, expected_sequence: int | None = None) -> dict[str, Any]:
-        body: dict[str, Any] = {"knowledge_base": knowledge_base}
+    def roll_back(
+        self, knowledge_base: str, expected_sequence: int | None = None, *, what: str = "release"
+    ) -> dict[str, Any]:
+        """``what`` is ``release``, or ``config``: the retrieval config alone."""
+        body: dict[str, Any] = {"knowledge_base": knowledge_base, "what": what}
         if expected_sequence is not None:
             body["expected_sequence"] = expected_sequence
         return self._json("POST", "/v1/releases/rollback", json=body)
+
+    def diff_releases(self, release_id: str, against: str | None = None) -> dict[str, Any]:
+        """What differs from ``against``, by default from the active release."""
+        params = {} if against is None else {"against": against}
+        return self._json("GET", f"/v1/releases/{release_id}/diff", params=params)
 
     def revoke(self, kind: str, subject: str, reason: str) -> dict[str, Any]:
         body = {"kind": kind, "id": subject, "reason": reason}
@@ -178,14 +252,20 @@ class GatewayClient:
         return self._json("DELETE", f"/v1/apikeys/{key_id}")
 
     def _json(self, method: str, path: str, **arguments: Any) -> dict[str, Any]:
+        response = self._sent(method, path, **arguments)
+        answer = _object(response)
+        if answer is None:
+            raise _problem(response)
+        return answer
+
+    def _sent(self, method: str, path: str, **arguments: Any) -> httpx2.Response:
         try:
             response = self._http.request(method, path, **arguments)
         except httpx2.HTTPError as error:
             raise ServerUnreachable(f"{self._http.base_url} does not answer") from error
-        answer = _object(response)
-        if response.is_error or answer is None:
+        if response.is_error:
             raise _problem(response)
-        return answer
+        return response
 
 
 def _object(response: httpx2.Response) -> dict[str, Any] | None:
@@ -204,4 +284,10 @@ def _problem(response: httpx2.Response) -> ApiError:
         str(body.get("code", "unknown")),
         str(body.get("title", f"HTTP {response.status_code}")),
         str(body.get("detail", "")),
+        _retry_after_ms(response.headers.get("Retry-After", "")),
     )
+
+
+def _retry_after_ms(header: str) -> int | None:
+    """Only in its form of seconds: the gateway sends no date."""
+    return int(header) * 1000 if header.isascii() and header.isdigit() and len(header) < 9 else None

@@ -4,6 +4,7 @@
     ├── InvalidRequest                     the caller's input is wrong
     │   ├── UnknownField · MalformedBody · InvalidField · KnowledgeBaseRequired
     │   ├── UnsupportedContentType · BodyTooLarge · MethodNotAllowed · IdempotencyMismatch
+    │   │   └── DocumentTypeRefused        not among the types that this installation imports
     ├── Unauthenticated                    no identity
     │   └── TokenMissing · TokenInvalid · TokenExpired
     ├── Forbidden                          an identity without the right
@@ -12,6 +13,7 @@
     │   └── KnowledgeBaseNotFound
     ├── Conflict                           the world moved on
     │   ├── ReleaseConflict · IllegalTransition · StaleFence · ApiKeyNameTaken
+    │   ├── TooManyAclClasses              somebody could see more classes than a filter may list
     │   ├── PermissionsChanged             ask again: the evidence is no longer the caller's
     │   └── Stopped · Killed               somebody ended the request before its first byte
     ├── Rejection                          admission said no
@@ -21,10 +23,12 @@
     │   ├── CatalogUnavailable · VectorStoreUnavailable · ObjectStoreUnavailable
     │   ├── EmbedderUnavailable · UpstreamFailed · AuthorizerUnavailable
     │   ├── IdentityUnavailable · QuotaUnavailable · RevocationFeedStale · ModerationUnavailable
-    │   ├── ReleaseUnresolved · EmbeddingSpaceMismatch · NotCalibrated
+    │   ├── ReleaseUnresolved · EmbeddingSpaceMismatch · NotCalibrated · RestoreUnconfirmed
     ├── DeadlineExceeded                   a stage or the whole ran out of time (504)
     ├── AnswerBlocked                      the output policy stopped an answer that had begun
     ├── DocumentRejected                   one document can't be imported; the reason is for a person
+    ├── DocumentUnusable                   one document keeps a release from being built
+    ├── BackupDamaged                      a backup or its journal isn't what was written
     ├── InvariantViolated                  a promise of this code is broken: a defect, not bad input
     │   └── ProtocolViolation · UnscopedAccess
     └── ConfigurationError                 the process must not start like this
@@ -84,6 +88,11 @@ class KnowledgeBaseRequired(InvalidRequest):
 class UnsupportedContentType(InvalidRequest):
     code = "unsupported_content_type"
     title = "This content type is not accepted here"
+
+
+class DocumentTypeRefused(UnsupportedContentType):
+    code = "unsupported_type"
+    title = "Documents of this type are not imported here"
 
 
 class BodyTooLarge(InvalidRequest):
@@ -169,6 +178,11 @@ class StaleFence(Conflict):
 class ApiKeyNameTaken(Conflict):
     code = "api_key_name_taken"
     title = "Somebody else has made an API key of this name"
+
+
+class TooManyAclClasses(Conflict):
+    code = "too_many_acl_classes"
+    title = "The knowledge base has too many different ACLs"
 
 
 class PermissionsChanged(Conflict):
@@ -314,6 +328,13 @@ class NotCalibrated(Unavailable):
     title = "The evidence gate has no thresholds for this embedding space"
 
 
+class RestoreUnconfirmed(Unavailable):
+    """The catalog comes from a backup, and nobody has said that the restore is over."""
+
+    code = "restore_unconfirmed"
+    title = "A restore waits for an operator to confirm it"
+
+
 class DeadlineExceeded(GatewayError):
     code = "deadline_exceeded"
     title = "Time ran out"
@@ -339,6 +360,17 @@ class DocumentRejected(GatewayError):
         self.reason = reason
 
 
+class DocumentUnusable(GatewayError):
+    """One document keeps a release from being built; the detail names it and says what helps."""
+
+    code = "document_unusable"
+    title = "A document can't be taken into the release"
+
+    def __init__(self, source: str, why: str) -> None:
+        super().__init__(f"{source}: {why}")
+        self.source = source
+
+
 def error_codes() -> list[str]:
     """Of every class of the tree, sorted."""
 
@@ -346,6 +378,13 @@ def error_codes() -> list[str]:
         return {kind.code}.union(*(below(child) for child in kind.__subclasses__()))
 
     return sorted(below(GatewayError))
+
+
+class BackupDamaged(GatewayError):
+    """A file of a backup, or an entry of the journal, isn't what was written."""
+
+    code = "backup_damaged"
+    title = "The backup is damaged"
 
 
 #: reason code -> what it tells a person
@@ -357,6 +396,9 @@ DOCUMENT_REASONS: dict[str, str] = {
     "too_large": "it is larger than allowed",
     "too_complex": "it needs more time or memory to read than allowed",
     "corrupt": "its structure is damaged",
+    "encrypted": "it is protected by a password",
+    "needs_ocr": "its pages are pictures of text",
+    "bomb": "it is built to use up memory when it is unpacked",
     "too_sensitive": "it is more sensitive than the embedding endpoint is cleared for",
 }
 

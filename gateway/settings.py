@@ -2,17 +2,20 @@
 
 import os
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import DirectoryPath, Field, SecretStr, model_validator
+from pydantic import DirectoryPath, Field, SecretStr, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
+    NoDecode,
     PydanticBaseSettingsSource,
     SecretsSettingsSource,
     SettingsConfigDict,
 )
 
 _PREFIX = "GATEWAY_"
+
+DocumentType = Literal["markdown", "html", "text", "csv", "code", "pdf", "docx", "xlsx"]
 
 
 class Settings(BaseSettings):
@@ -41,6 +44,8 @@ class Settings(BaseSettings):
     milvus_token: SecretStr | None = None
     redis_url: SecretStr | None = None
     object_store_url: str | None = None
+    #: where revocations, deletions and narrowings are kept outside every backup: a folder or an object store
+    journal_url: str | None = None  # none = a folder in the data folder
 
     # the embedder: none = the bundled one; thresholds of its space come from a calibration file
     embedding_base_url: str | None = None
@@ -51,6 +56,15 @@ class Settings(BaseSettings):
     embedding_batch: int = Field(default=32, ge=1, le=2048)
     embedding_max_sensitivity: int = Field(default=1, ge=0, le=3)
     calibration: Path | None = None
+
+    # the embedder of before, which questions still need while a release is of its space: none = none; without
+    # an address the name is ``bundled``
+    previous_embedding_base_url: str | None = None
+    previous_embedding_name: str | None = None
+    previous_embedding_api_key: SecretStr | None = None
+    previous_embedding_dimension: int | None = Field(default=None, ge=8, le=8192)
+    previous_embedding_send_dimension: bool = False
+    previous_embedding_max_sensitivity: int = Field(default=1, ge=0, le=3)
 
     # the answer model: none = extractive answers
     model_base_url: str | None = None
@@ -162,12 +176,37 @@ class Settings(BaseSettings):
     rrf_dense_weight: float = Field(default=1.0, ge=0)
     rrf_lexical_weight: float = Field(default=2.0, ge=0)
     evidence_passages: int = Field(default=6, gt=0, le=50)
+    #: passages with risk markers: pass them, mark them, or mark them and keep them from models
+    risk_policy: Literal["allow", "mark", "withhold"] = "mark"
 
     # import
     task_lease_s: float = Field(default=30.0, gt=0)
     task_deadline_s: float = Field(default=3600.0, gt=0)
     task_attempts: int = Field(default=5, gt=0)
+    #: how long a task rests after passing trouble: at first, doubling, at most
+    task_retry_s: float = Field(default=1.0, gt=0)
+    task_retry_max_s: float = Field(default=60.0, gt=0)
+    #: streams of tasks' progress at once
+    task_streams: int = Field(default=64, gt=0)
+    #: how long ended tasks and Idempotency-Keys are remembered
+    task_days: float = Field(default=90.0, gt=0)
+    idempotency_days: float = Field(default=7.0, gt=0)
     parse_cap_s: float = Field(default=60.0, gt=0)
+    parse_memory_mb: int = Field(default=1024, ge=256)  # of the child that reads documents; on Linux
+
+    # reclaim: how long a release stays that a rollback may go to, how many of them stay however old, how long
+    # objects may lie that nothing refers to, and how often all that is looked at
+    rollback_window_s: float = Field(default=7 * 86_400.0, gt=0)
+    rollback_releases: int = Field(default=3, ge=0)
+    orphan_grace_s: float = Field(default=86_400.0, gt=0)
+    reclaim_poll_s: float = Field(default=60.0, gt=0)
+    #: which types of documents are imported, with commas between them; none = all that can be read
+    import_types: Annotated[frozenset[DocumentType] | None, NoDecode, Field(min_length=1)] = None
+
+    @field_validator("import_types", mode="before")
+    @classmethod
+    def _listed(cls, given: object) -> object:
+        return [part.strip() for part in given.split(",")] if isinstance(given, str) else given
 
     @model_validator(mode="before")
     @classmethod

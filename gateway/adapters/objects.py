@@ -9,7 +9,7 @@ import ipaddress
 import os
 import re
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -24,10 +24,13 @@ from obstore.exceptions import BaseError, PermissionDeniedError, Unauthenticated
 from obstore.store import LocalStore, from_url
 
 from gateway.errors import ConfigurationError, InvalidField, NotFound, ObjectStoreUnavailable
+from gateway.ingest.objects import StoredObject
 
 MAX_KEY_BYTES = 900
 _MAX_SEGMENT_BYTES = 200
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
+_ESCAPED = re.compile(r"(?:=[0-9a-f]{2})+")
+_LISTED = 1000
 _PROBES = "readiness"
 #: one a process, however often it is asked: a probe that was cut short leaves nothing that grows
 _PROBE = uuid.uuid4().hex
@@ -72,6 +75,15 @@ def stored_path(key: str) -> str:
 
 def _escaped(match: re.Match[str]) -> str:
     return "".join(f"={byte:02x}" for byte in match.group().encode())
+
+
+def key_at(path: str) -> str | None:
+    """The key that lies at a path; None for what no put of ours has left there."""
+    try:
+        key = _ESCAPED.sub(lambda found: bytes.fromhex(found.group().replace("=", "")).decode(), path)
+        return key if stored_path(key) == path else None
+    except (UnicodeDecodeError, InvalidField):
+        return None
 
 
 @contextmanager
@@ -160,6 +172,23 @@ class StoredObjects:
                 await obstore.delete_async(self._store, path)
         except NotFound:
             await self._check_bucket()
+
+    async def list(self, prefix: str) -> AsyncIterator[StoredObject]:
+        folder = stored_path(prefix) if prefix else None
+        with self._bounded():
+            pages = obstore.list(self._store, folder, chunk_size=_LISTED)
+        while True:
+            try:
+                with self._bounded():
+                    page = await anext(pages, None)
+            except NotFound:
+                raise _no_bucket() from None
+            if page is None:
+                return
+            for found in page:
+                key = key_at(found["path"])
+                if key is not None:
+                    yield StoredObject(key, found["size"], found["last_modified"].timestamp())
 
     async def ping(self) -> None:
         """The store is there and this account may list, write, read and delete. For readiness.

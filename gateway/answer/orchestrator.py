@@ -22,6 +22,7 @@ from gateway.errors import PermissionsChanged, ReleaseUnresolved
 from gateway.observe.hooks import Stage
 from gateway.observe.trace import Trace
 from gateway.release.catalog import ReleaseCatalog
+from gateway.retrieval.risk import RiskPolicy
 from gateway.stream.session import Session
 
 
@@ -59,6 +60,7 @@ class Orchestrator:
         generation: Bulkhead,
         limits: AnswerLimits,
         check_fresh: Callable[[], None],
+        risk: RiskPolicy = RiskPolicy.MARK,
     ) -> None:
         """``check_fresh`` raises when revocations can't be followed."""
         self._authorizer = authorizer
@@ -69,6 +71,7 @@ class Orchestrator:
         self._generation = generation
         self._limits = limits
         self._check_fresh = check_fresh
+        self._risk = risk
 
     async def bind(
         self, principal: Principal, knowledge_base: str | None, trace: Trace, deadline: Deadline
@@ -120,13 +123,13 @@ class Orchestrator:
         session.hold(ticket)
         found = await self._find(session, trace, context, question)
         if found.reasons:
-            session.open(meta_of(context, self._calls.name, evidence=()))
+            session.open(meta_of(context, self._calls.name, (), self._risk))
             session.complete(refusal_of(found.reasons, trace))
             return
         session.hold(await ticket.acquire(deadline))
         attempt = await self._calls.reserve(session, context, found.evidence)
         session.scope = await self.verify(context, session.documents)
-        session.open(meta_of(context, attempt.endpoint.model.name, evidence=found.evidence))
+        session.open(meta_of(context, attempt.endpoint.model.name, found.evidence, self._risk))
         with trace.stage(Stage.GENERATE):
             prompt = self._prompt(question, found.evidence)
             generated = await self._calls.generate(attempt, session, trace, context, prompt)
@@ -139,15 +142,19 @@ class Orchestrator:
         result = await self._search.run(context, trace, question.text)
         session.documents = result.refs
         session.scope = await self.verify(context, result.refs)
-        evidence = self._evidence(result)
+        evidence = self._evidence(result, trace)
         with trace.stage(Stage.GATE):
             reasons = decide(context.release.config, result.signals(evidence)).reasons
             fitting = () if reasons else self._fit(evidence, question)
         return _Found(fitting, reasons if reasons or fitting else (RefusalReason.BUDGET_TOO_SMALL,))
 
-    def _evidence(self, result: SearchResult) -> tuple[Evidence, ...]:
-        """The first passages that the answering endpoint is cleared for, numbered from 1."""
-        cleared = [c for c in result.candidates if c.chunk.sensitivity <= self._calls.max_sensitivity]
+    def _evidence(self, result: SearchResult, trace: Trace) -> tuple[Evidence, ...]:
+        """The first passages that the answering endpoint is cleared for and that no risk keeps back, numbered
+        from 1.
+        """
+        safe = [c for c in result.candidates if not self._risk.withholds(c.chunk.risk)]
+        trace.note(withheld=len(result.candidates) - len(safe))
+        cleared = [c for c in safe if c.chunk.sensitivity <= self._calls.max_sensitivity]
         return tuple(
             Evidence(n, c.chunk, c.score, c.raw_score, c.score_label, c.hit_reason)
             for n, c in enumerate(cleared[: self._limits.passages], start=1)

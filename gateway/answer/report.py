@@ -7,6 +7,7 @@ from gateway.answer.generation import Generated
 from gateway.context import RequestContext
 from gateway.observe.hooks import Stage
 from gateway.observe.trace import Trace
+from gateway.retrieval.risk import RiskPolicy
 from gateway.stream.protocol import (
     AnswerStatus,
     CitedSource,
@@ -20,7 +21,9 @@ from gateway.stream.protocol import (
 NO_USAGE = Usage(0, 0, estimated=False)
 
 
-def meta_of(context: RequestContext, model: str, evidence: Sequence[Evidence]) -> Meta:
+def meta_of(
+    context: RequestContext, model: str, evidence: Sequence[Evidence], risk: RiskPolicy = RiskPolicy.MARK
+) -> Meta:
     return Meta(
         request_id=context.request_id,
         trace_id=context.trace_id,
@@ -30,11 +33,11 @@ def meta_of(context: RequestContext, model: str, evidence: Sequence[Evidence]) -
         embedding_space_id=context.release.space.space_id,
         model=model,
         cached=False,
-        sources=tuple(map(_source, evidence)),
+        sources=tuple(_source(item, risk) for item in evidence),
     )
 
 
-def _source(item: Evidence) -> Source:
+def _source(item: Evidence, risk: RiskPolicy) -> Source:
     chunk = item.chunk
     return Source(
         n=item.n,
@@ -49,6 +52,7 @@ def _source(item: Evidence) -> Source:
         raw_score=item.raw_score,
         score_label=item.score_label,
         hit_reason=item.hit_reason,
+        risk=risk.shown(chunk.risk),
     )
 
 

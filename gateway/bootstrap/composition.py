@@ -17,17 +17,22 @@ from gateway.answer.model import AnswerModel
 from gateway.answer.moderation import ModerationMode, Moderator, OutputPolicy
 from gateway.answer.orchestrator import AnswerLimits, Orchestrator
 from gateway.answer.search import PermittedSearch, SearchCaps
-from gateway.bootstrap.works import works_of
+from gateway.bootstrap.works import reclaim_schedule, works_of
 from gateway.ingest.building import DocumentParser
+from gateway.ingest.governance import MoveStore
+from gateway.ingest.housekeeping import Housekeeping
+from gateway.ingest.journal import JournalOutbox
 from gateway.ingest.objects import ObjectStore
+from gateway.ingest.references import ReclaimStore, ReferenceStore, RemainsStore
 from gateway.ingest.worker import Worker
 from gateway.observe.logging import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.release.catalog import ReleaseCatalog
 from gateway.release.model import RetrievalConfig
-from gateway.retrieval.embedding import Embedder
+from gateway.retrieval.embedding import Embedder, Embedders
 from gateway.retrieval.lexicon import Lexicon
 from gateway.retrieval.retriever import FusionSettings, Retriever
+from gateway.retrieval.risk import RiskPolicy
 from gateway.retrieval.store import ChunkReader, ChunkWriter
 from gateway.settings import Settings
 from gateway.stream.acknowledgement import EndedAnswers
@@ -45,7 +50,19 @@ from gateway.web.services import KnowledgeCatalog, Services
 _OFFLINE_WAIT_MS = 60_000
 
 
-class Catalog(KnowledgeCatalog, AccessCatalog, ReleaseCatalog, OrderBoard, Lexicon, Protocol):
+class Catalog(
+    KnowledgeCatalog,
+    AccessCatalog,
+    ReleaseCatalog,
+    MoveStore,
+    JournalOutbox,
+    RemainsStore,
+    ReferenceStore,
+    ReclaimStore,
+    OrderBoard,
+    Lexicon,
+    Protocol,
+):
     """Every port of the catalog; one object in production as in tests."""
 
     async def active_spaces(self) -> frozenset[str]:
@@ -72,14 +89,15 @@ class ImportParts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts(ImportParts):
-    """What a serving process is made of. ``principals`` and ``recheck`` take an external permission
-    engine; None = the token's own groups and the catalog's ACLs. Without ``orders`` this process is the only
-    one.
+    """What a serving process is made of. ``previous_embedder`` is for releases of the space before.
+    ``principals`` and ``recheck`` take an external permission engine; None = the token's own groups and the
+    catalog's ACLs. Without ``orders`` this process is the only one.
     """
 
     verifier: IdentityVerifier
     api_keys: ApiKeyIssuer | None = None
     embedder: Embedder
+    previous_embedder: Embedder | None = None
     model: AnswerModel
     second_model: AnswerModel | None = None
     moderator: Moderator | None = None
@@ -105,7 +123,8 @@ def compose(
     retrieval = Bulkhead("retrieval", settings.retrieval_concurrency, settings.retrieval_wait_ms)
     generation = Bulkhead("generation", settings.generation_concurrency, settings.generation_wait_ms)
     sessions = Bulkhead("sessions", settings.sse_sessions, 0)
-    bulkheads = (embedding, retrieval, rerank, generation, sessions, offline)
+    task_streams = Bulkhead("task_streams", settings.task_streams, 0)
+    bulkheads = (embedding, retrieval, rerank, generation, sessions, task_streams, offline)
     for bulkhead in bulkheads:
         metrics.watch_bulkhead(bulkhead)
     authorizer = Authorizer(parts.catalog, parts.principals)
@@ -129,7 +148,7 @@ def compose(
         on_failure=_rights_unknown,
     )
     search = PermittedSearch(
-        Retriever(parts.embedder, parts.vectors, _fusion(settings)),
+        Retriever(_embedders(parts), parts.vectors, _fusion(settings)),
         parts.vectors,
         parts.catalog,
         recheck,
@@ -149,6 +168,7 @@ def compose(
         calls=_calls(settings, parts),
         generation=generation,
         check_fresh=feed.check_fresh,
+        risk=RiskPolicy(settings.risk_policy),
         limits=AnswerLimits(
             passages=settings.evidence_passages,
             context_tokens=settings.model_context_tokens,
@@ -172,6 +192,7 @@ def compose(
         metrics=metrics,
         rate=RequestRate(settings.requests_per_minute),
         sessions=sessions,
+        task_streams=task_streams,
         bulkheads=bulkheads,
         readiness=Readiness({**parts.checks, "revocations": feed.ready}),
         wake_worker=worker.wake,
@@ -183,12 +204,18 @@ def compose_worker(
     settings: Settings, parts: ImportParts, name: str, offline: Bulkhead | None = None
 ) -> Worker:
     """An import worker; ``name`` tells it from every other one in the catalog."""
+    housekeeping = Housekeeping(
+        parts.catalog, key_days=settings.idempotency_days, task_days=settings.task_days
+    )
     return Worker(
         name,
         parts.catalog,
-        works_of(parts, offline or _offline(settings)),
+        works_of(settings, parts, offline or _offline(settings)),
         lease_s=settings.task_lease_s,
         attempts=settings.task_attempts,
+        retry_s=settings.task_retry_s,
+        retry_max_s=settings.task_retry_max_s,
+        chores=[housekeeping.run, reclaim_schedule(settings, parts).run],
     )
 
 
@@ -198,6 +225,12 @@ def _rights_unknown(code: str) -> None:
 
 def _orders_unknown(code: str) -> None:
     get_logger("orders").warning("orders.unknown", code=code)
+
+
+def _embedders(parts: Parts) -> Embedders:
+    if parts.previous_embedder is None:
+        return Embedders(parts.embedder)
+    return Embedders(parts.embedder, parts.previous_embedder)
 
 
 def _calls(settings: Settings, parts: Parts) -> ModelCalls:

@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import gateway
+from gateway.adapters.objects import open_objects
 from gateway.adapters.sql.sqlite import has_wal_reset_bug
 from gateway.bootstrap import fitness
 from gateway.bootstrap.advice import advice_for, told
 from gateway.bootstrap.parts import PartsOpener
 from gateway.context import Deadline
-from gateway.errors import ConfigurationError, DeadlineExceeded, GatewayError
+from gateway.errors import ConfigurationError, DeadlineExceeded, GatewayError, ObjectStoreUnavailable
+from gateway.keeping.comparing import LATE_S
 from gateway.settings import Settings
 
 #: leases and validity dates are compared with the clocks of two machines
@@ -78,6 +80,7 @@ class _Examination:
             ("embedder", self._look_at_embedder),
             ("vector_store", self._look_at_vectors),
             ("object_store", self._look_at_objects),
+            ("journal", self._look_at_journal),
             ("quota", self._look_at_quota),
             ("identity", self._look_at_identity),
             ("model", self._look_at_model),
@@ -127,6 +130,10 @@ class _Examination:
             self._failed("catalog", "clock_skew", f"the database's clock is {skew_s:+.1f} s off ours")
         self._look_at_powers("catalog", await catalog.excess_privileges())
         self._released = await catalog.active_spaces()
+        if not await catalog.is_confirmed():
+            self._warn("catalog", "restore_unconfirmed", "it comes from a backup and answers nothing yet")
+        if (lag_s := await catalog.journal_lag_s()) > LATE_S:
+            self._warn("journal", "journal_late", f"its oldest entry waits since {lag_s:.0f} s")
 
     async def _look_at_embedder(self) -> None:
         embedder = await self._opener.models.embedder()
@@ -135,7 +142,13 @@ class _Examination:
         self._ok("embedder", f"{space.space_id}, {space.dimension} dimensions")
         if not self._opener.config(space).calibrated:
             self._warn("embedder", "not_calibrated", f"the gate has no thresholds for {space.space_id}")
-        for other in sorted(self._released - {space.space_id}):
+        previous = await self._opener.models.previous_embedder()
+        answerable = {space.space_id}
+        if previous is not None:
+            await previous.embed(["Does it answer?"], Deadline.after(_EMBED_CAP_MS))
+            self._ok("embedder", f"{previous.space.space_id}, for releases of before")
+            answerable.add(previous.space.space_id)
+        for other in sorted(self._released - answerable):
             self._failed("embedder", "embedding_space_mismatch", f"an active release holds {other}")
 
     async def _look_at_vectors(self) -> None:
@@ -156,6 +169,20 @@ class _Examination:
             self._warn("object_store", "not_shared", "originals lie in the data folder")
         else:
             self._ok("object_store", "the data folder")
+
+    async def _look_at_journal(self) -> None:
+        url = self._settings.journal_url
+        if url is not None and "://" in url:
+            try:
+                await open_objects(url).ping()
+            except ObjectStoreUnavailable as error:
+                self._failed("journal", "journal_unavailable", told(error))
+            else:
+                self._ok("journal", "may list, write, read and delete")
+        elif self._settings.database_url is not None:
+            self._warn("journal", "journal_not_shared", "it lies in a folder of this machine")
+        else:
+            self._ok("journal", url or "a folder in the data folder")
 
     async def _look_at_quota(self) -> None:
         if self._settings.redis_url is None:

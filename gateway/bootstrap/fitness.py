@@ -6,6 +6,9 @@ from gateway.errors import ConfigurationError
 from gateway.settings import Settings
 from gateway.stream.orders import ORDER_WAIT_S
 
+#: what GATEWAY_PREVIOUS_EMBEDDING_NAME calls the embedder that comes with the program
+BUNDLED = "bundled"
+
 #: problems of one kind that are named before the rest is counted
 _NAMED = 4
 
@@ -14,6 +17,7 @@ def refuse_unfit(settings: Settings) -> None:
     """Settings that can't work together, or not in production. Raises ConfigurationError."""
     refuse_incomplete(settings)
     _refuse("polls_too_seldom", "one poll may be missed", too_seldom(settings))
+    _refuse("reclaims_too_early", "somebody may still need what is taken away", too_early(settings))
     _refuse("quota_too_small", "one call may use the model's whole context", too_small(settings))
     _refuse("quota_lease_too_short", "one renewal may fail", too_short(settings))
     _refuse("moderation_is_off", "answers would leave unchecked", unused_moderators(settings))
@@ -32,9 +36,14 @@ def incomplete(settings: Settings) -> list[str]:
     """The settings that others need beside them and that are missing."""
     moderation = None if settings.moderation == "off" else settings.moderation
     moderator = settings.moderation_base_url or settings.moderation_phrases
+    previous_url = settings.previous_embedding_base_url
+    outside = settings.previous_embedding_name if settings.previous_embedding_name != BUNDLED else None
     needed = (
         (settings.embedding_base_url, settings.embedding_name, "GATEWAY_EMBEDDING_NAME"),
         (settings.embedding_base_url, settings.embedding_dimension, "GATEWAY_EMBEDDING_DIMENSION"),
+        (previous_url, settings.previous_embedding_name, "GATEWAY_PREVIOUS_EMBEDDING_NAME"),
+        (previous_url, settings.previous_embedding_dimension, "GATEWAY_PREVIOUS_EMBEDDING_DIMENSION"),
+        (outside, previous_url, "GATEWAY_PREVIOUS_EMBEDDING_BASE_URL"),
         (settings.oidc_issuer, settings.oidc_audience, "GATEWAY_OIDC_AUDIENCE"),
         (settings.fallback_model_base_url, settings.fallback_model_name, "GATEWAY_FALLBACK_MODEL_NAME"),
         (settings.fallback_model_base_url, settings.model_base_url, "GATEWAY_MODEL_BASE_URL"),
@@ -54,6 +63,20 @@ def too_seldom(settings: Settings) -> list[str]:
         f"GATEWAY_REVOCATION_POLL_MS is more than half of {name} ({wait_ms} ms)"
         for wait_ms, name in waits
         if wait_ms is not None and settings.revocation_poll_ms * 2 > wait_ms
+    ]
+
+
+def too_early(settings: Settings) -> list[str]:
+    """Waits that end while somebody may still be at a release, or about to refer to an object."""
+    answer_s = (settings.total_cap_ms + settings.revocation_bound_ms) / 1000
+    waits = (
+        (settings.rollback_window_s, "GATEWAY_ROLLBACK_WINDOW_S", answer_s, "what an answer may take"),
+        (settings.orphan_grace_s, "GATEWAY_ORPHAN_GRACE_S", settings.task_deadline_s, "a task's deadline"),
+    )
+    return [
+        f"{name} ({wait_s:g} s) is not more than {what} ({least_s:g} s)"
+        for wait_s, name, least_s, what in waits
+        if wait_s <= least_s
     ]
 
 
@@ -114,12 +137,13 @@ def refuse_powerful(account: str, powers: Iterable[str]) -> None:
     _refuse("account_too_powerful", f"{account} may do more than read and write rows", powers)
 
 
-def refuse_other_space(embedder: str, released: Iterable[str]) -> None:
-    """An embedder that can't be asked for what is released. Raises ConfigurationError."""
-    others = sorted(set(released) - {embedder})
+def refuse_other_space(answerable: Iterable[str], released: Iterable[str]) -> None:
+    """Embedders that can't be asked for what is released. Raises ConfigurationError."""
+    made = sorted(set(answerable))
+    others = sorted(set(released) - set(made))
     _refuse(
         "embedding_space_mismatch",
-        f"the embedder makes {embedder}",
+        f"questions are embedded in {', '.join(made)}",
         [f"an active release holds {space}" for space in others],
     )
 

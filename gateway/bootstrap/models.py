@@ -1,6 +1,7 @@
 """Models: embedders, answer models and the moderator, bundled or behind an endpoint, as the settings say."""
 
 from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,14 +11,28 @@ from gateway.adapters.embedded.embedder import BundledEmbedder
 from gateway.adapters.embedded.phrases import PhraseModerator
 from gateway.answer.model import AnswerModel
 from gateway.answer.moderation import Moderator
+from gateway.bootstrap.fitness import BUNDLED
 from gateway.retrieval.embedding import Embedder
 from gateway.settings import Settings
 from gateway.web.readiness import Check
 
 if TYPE_CHECKING:
+    from gateway.adapters.openai.embedding import OpenAIEmbedder
     from gateway.adapters.openai.model import OpenAIModel
 
 _OFFLINE_RETRIES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Endpoint:
+    """Where an outside embedder is and what it makes."""
+
+    base_url: str
+    name: str
+    api_key: str | None = field(repr=False)
+    dimension: int
+    max_sensitivity: int
+    send_dimension: bool
 
 
 class ModelsOpener:
@@ -32,7 +47,20 @@ class ModelsOpener:
         """For questions: fails at once rather than late."""
         if self._settings.embedding_base_url is None:
             return await BundledEmbedder.load()
-        return self._outside_embedder(retries=0)
+        embedder = self._outside_embedder(self._present(), retries=0)
+        self._checks["embedder"] = embedder.ping
+        return embedder
+
+    async def previous_embedder(self) -> Embedder | None:
+        """For questions to releases that were built before the embedder was changed."""
+        settings = self._settings
+        if settings.previous_embedding_name == BUNDLED and settings.previous_embedding_base_url is None:
+            return await BundledEmbedder.load()
+        if settings.previous_embedding_base_url is None:
+            return None
+        embedder = self._outside_embedder(self._previous(), retries=0)
+        self._checks["previous_embedder"] = embedder.ping
+        return embedder
 
     def offline_embedder(self) -> Embedder:
         """For imports, beside the questions' one: in a child, or with retries."""
@@ -42,25 +70,48 @@ class ModelsOpener:
             child = ChildEmbedder()
             self._stack.push_async_callback(child.aclose)
             return child
-        return self._outside_embedder(retries=_OFFLINE_RETRIES)
+        embedder = self._outside_embedder(self._present(), retries=_OFFLINE_RETRIES)
+        self._checks["embedder"] = embedder.ping
+        return embedder
 
-    def _outside_embedder(self, retries: int) -> Embedder:
-        from gateway.adapters.openai.embedding import OpenAIEmbedder
-
+    def _present(self) -> "_Endpoint":
         settings = self._settings
-        embedder = OpenAIEmbedder(
+        return _Endpoint(
             settings.embedding_base_url or "",
             settings.embedding_name or "",
             plain(settings.embedding_api_key),
             settings.embedding_dimension or 0,
-            max_sensitivity=settings.embedding_max_sensitivity,
+            settings.embedding_max_sensitivity,
+            settings.embedding_send_dimension,
+        )
+
+    def _previous(self) -> "_Endpoint":
+        settings = self._settings
+        return _Endpoint(
+            settings.previous_embedding_base_url or "",
+            settings.previous_embedding_name or "",
+            plain(settings.previous_embedding_api_key),
+            settings.previous_embedding_dimension or 0,
+            settings.previous_embedding_max_sensitivity,
+            settings.previous_embedding_send_dimension,
+        )
+
+    def _outside_embedder(self, endpoint: "_Endpoint", retries: int) -> "OpenAIEmbedder":
+        from gateway.adapters.openai.embedding import OpenAIEmbedder
+
+        settings = self._settings
+        embedder = OpenAIEmbedder(
+            endpoint.base_url,
+            endpoint.name,
+            endpoint.api_key,
+            endpoint.dimension,
+            max_sensitivity=endpoint.max_sensitivity,
             connect_cap_ms=settings.connect_cap_ms,
             batch=settings.embedding_batch,
             retries=retries,
-            send_dimension=settings.embedding_send_dimension,
+            send_dimension=endpoint.send_dimension,
         )
         self._stack.push_async_callback(embedder.aclose)
-        self._checks["embedder"] = embedder.ping
         return embedder
 
     def model(self, embedder: Embedder) -> AnswerModel:

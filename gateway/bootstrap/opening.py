@@ -1,6 +1,6 @@
 """Opening: settings -> the services of a web process, or an import worker; parts close in reverse order."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
@@ -9,8 +9,10 @@ import anyio
 from gateway.adapters.children.build_child import ChildParser
 from gateway.bootstrap.composition import ImportParts, Parts, compose, compose_worker
 from gateway.bootstrap.fitness import refuse_other_space, refuse_powerful, refuse_unfit
+from gateway.bootstrap.journal import journal_writer
 from gateway.bootstrap.parts import PartsOpener, process_name
 from gateway.ingest.worker import Worker
+from gateway.retrieval.embedding import Embedder
 from gateway.settings import Settings
 from gateway.web.readiness import Readiness
 from gateway.web.services import Services
@@ -33,10 +35,14 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
     """
     refuse_unfit(settings)
     async with AsyncExitStack() as stack:
-        services, worker = compose(settings, await _serving_parts(settings, stack), process_name())
+        parts = await _serving_parts(settings, stack)
+        services, worker = compose(settings, parts, process_name())
+        journal = journal_writer(settings, parts.catalog)
+        services.metrics.watch_journal(lambda: journal.lag_s)
         async with anyio.create_task_group() as tasks:
             await tasks.start(services.feed.run)
             tasks.start_soon(services.orders.run)
+            tasks.start_soon(journal.run)
             if imports_inside(settings):
                 tasks.start_soon(worker.run)
             try:
@@ -52,7 +58,12 @@ async def open_worker(settings: Settings) -> AsyncIterator[OpenedWorker]:
     async with AsyncExitStack() as stack:
         parts = await _import_parts(settings, PartsOpener(settings, stack), stack)
         worker = compose_worker(settings, parts, process_name())
-        yield OpenedWorker(worker, Readiness(parts.checks))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(journal_writer(settings, parts.catalog).run)
+            try:
+                yield OpenedWorker(worker, Readiness(parts.checks))
+            finally:
+                tasks.cancel_scope.cancel()
 
 
 def imports_inside(settings: Settings) -> bool:
@@ -65,18 +76,27 @@ def imports_inside(settings: Settings) -> bool:
 
 
 async def _import_parts(
-    settings: Settings, opener: PartsOpener, stack: AsyncExitStack, *, answering: bool = False
+    settings: Settings,
+    opener: PartsOpener,
+    stack: AsyncExitStack,
+    answering: Sequence[Embedder] = (),
 ) -> ImportParts:
+    """``answering`` are the embedders of questions: none for a worker, who may build what nobody can ask."""
     catalog = await opener.catalog()
     offline_embedder = opener.models.offline_embedder()
     space = offline_embedder.space
     if settings.env == "production":
         refuse_powerful("the database's account", await catalog.excess_privileges())
-        if answering:  # a worker may build what no process can ask yet
-            refuse_other_space(space.space_id, await catalog.active_spaces())
+        if answering:
+            made = [embedder.space.space_id for embedder in answering]
+            refuse_other_space(made, await catalog.active_spaces())
     vectors = await opener.runtime_vectors(space)
     objects = await opener.objects()
-    parser = ChildParser(cap_s=settings.parse_cap_s, max_bytes=settings.document_max_bytes)
+    parser = ChildParser(
+        cap_s=settings.parse_cap_s,
+        max_bytes=settings.document_max_bytes,
+        memory_mb=settings.parse_memory_mb,
+    )
     stack.push_async_callback(parser.aclose)
     return ImportParts(
         catalog=catalog,
@@ -91,8 +111,10 @@ async def _import_parts(
 
 async def _serving_parts(settings: Settings, stack: AsyncExitStack) -> Parts:
     opener = PartsOpener(settings, stack)
-    importing = await _import_parts(settings, opener, stack, answering=True)
     embedder = await opener.models.embedder()
+    previous = await opener.models.previous_embedder()
+    answering = [embedder] if previous is None else [embedder, previous]
+    importing = await _import_parts(settings, opener, stack, answering)
     pepper = opener.pepper()
     return Parts(
         catalog=importing.catalog,
@@ -105,6 +127,7 @@ async def _serving_parts(settings: Settings, stack: AsyncExitStack) -> Parts:
         verifier=opener.verifier(importing.catalog, pepper),
         api_keys=pepper,
         embedder=embedder,
+        previous_embedder=previous,
         model=opener.models.model(embedder),
         second_model=opener.models.second_model(),
         moderator=opener.models.moderator(),

@@ -7,7 +7,20 @@ from typing import NoReturn
 import typer
 from pydantic import ValidationError
 
-from gateway.cli import apikeys, asking, knowledge, operating, serving
+from gateway.cli import (
+    apikeys,
+    asking,
+    documents,
+    governing,
+    importing,
+    keeping,
+    knowledge,
+    operating,
+    reindexing,
+    releases,
+    serving,
+    tasks,
+)
 from gateway.client import ApiError
 from gateway.errors import ConfigurationError, GatewayError
 
@@ -21,7 +34,20 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Permitted, evidenced, streamed answers over your own documents.",
 )
-for module in (serving, operating, asking, knowledge, apikeys):
+for module in (
+    serving,
+    operating,
+    asking,
+    importing,
+    documents,
+    governing,
+    tasks,
+    releases,
+    reindexing,
+    knowledge,
+    keeping,
+    apikeys,
+):
     module.add_commands(app)
 
 

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from gateway.bootstrap.identity import local_key
-from gateway.cli.importing import release, wait_for
+from gateway.cli.metadata import media_type_of
 from gateway.cli.options import notes, out
-from gateway.client import GatewayClient
+from gateway.cli.waiting import release, wait_for
+from gateway.client import GatewayClient, UploadedFile
 from gateway.errors import GatewayError
 from gateway.processes.readyfile import write_ready_file
 from gateway.processes.web import run
@@ -99,14 +100,17 @@ def _import(gateway: GatewayClient, knowledge_base: str, documents: Iterable[Sam
     for document in documents:
         alike[str(_fields(document))].append(document)
     accepted = [
-        gateway.upload([(document.source, document.read()) for document in group], _fields(group[0]))
-        for group in alike.values()
+        gateway.upload([_file(document) for document in group], _fields(group[0])) for group in alike.values()
     ]
     for upload in accepted:
         task = wait_for(gateway, upload["task_id"])
         if task["state"] != "SUCCEEDED":
             raise DemoFailed(f"{task['error']}")
     release(gateway, knowledge_base)
+
+
+def _file(document: SampleDocument) -> UploadedFile:
+    return UploadedFile(document.source, document.read(), media_type_of(document.source))
 
 
 def _fields(document: SampleDocument) -> dict[str, str | list[str]]:

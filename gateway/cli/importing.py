@@ -1,137 +1,223 @@
-"""Uploading a folder: batches, tasks, a progress bar, a summary of failures."""
+"""``import``: a folder into a knowledge base; a second run sends only what the first one didn't."""
 
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.filesize import decimal
 
-from gateway.cli.options import notes
+from gateway.access.classes import Acl
+from gateway.cli import summary
+from gateway.cli.comparing import READY, ImportPlan, compared
+from gateway.cli.folder import Found, found_below, printable, total_bytes
+from gateway.cli.following import ImportRun, Outcome
+from gateway.cli.metadata import Metadata
+from gateway.cli.options import DEFAULT_URL, AsJson, KnowledgeBase, Token, Url, client, exiting, notes
+from gateway.cli.patience import Patience
+from gateway.cli.progress import ImportProgress
+from gateway.cli.pruning import Pruning
+from gateway.cli.uploading import Uploader
+from gateway.cli.waiting import release
 from gateway.client import GatewayClient
-from gateway.errors import DocumentRejected
-from gateway.ingest.parsing import format_of
+from gateway.errors import GatewayError, InvalidField
 
-_BATCH_FILES = 20
-_BATCH_BYTES = 8 * 1024 * 1024
-_POLL_S = 0.2
-_ENDED = ("SUCCEEDED", "FAILED", "CANCELLED")
-
-Upload = tuple[str, Path]
+FAILED = 1
+_WAITING_SHOWN = 20
 
 
-@dataclass
-class ImportReport:
-    """What became of an import, document by document."""
-
-    documents: list[dict[str, Any]] = field(default_factory=list)
-    failures: list[tuple[str, str]] = field(default_factory=list)
-    activation: dict[str, Any] | None = None
+def add_commands(app: typer.Typer) -> None:
+    app.command("import")(exiting(import_))
 
 
-def uploads_below(paths: Sequence[Path], include: Sequence[str]) -> tuple[list[Upload], int]:
-    """``(source, path)`` of every file, and how many were passed over.
+def import_(
+    paths: Annotated[list[Path], typer.Argument(help="Files and folders.")],
+    kb: KnowledgeBase,
+    allow: Annotated[list[str], typer.Option("--allow", help="group:G, user:U or public.")],
+    deny: Annotated[list[str] | None, typer.Option("--deny", help="Beats --allow.")] = None,
+    category: Annotated[str, typer.Option("--category")] = "",
+    sensitivity: Annotated[int, typer.Option("--sensitivity", min=0, max=3)] = 0,
+    author: Annotated[str, typer.Option("--author", help="Who wrote them.")] = "",
+    risk: Annotated[list[str] | None, typer.Option("--risk", help="A risk marker, like external.")] = None,
+    include: Annotated[
+        list[str] | None, typer.Option("--include", help="Only such files of a folder, like '*.html'.")
+    ] = None,
+    activate: Annotated[bool, typer.Option("--activate", help="Release it at once.")] = False,
+    allow_partial: Annotated[
+        bool, typer.Option("--allow-partial", help="Release the good ones when some have failed.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
+    prune: Annotated[
+        bool, typer.Option("--prune", help="Delete the base's documents that the folder no longer has.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Don't ask before --prune deletes.")] = False,
+    jobs: Annotated[int, typer.Option("--jobs", min=1, max=32, help="Uploads at a time.")] = 4,
+    patience: Annotated[
+        float, typer.Option("--patience", min=0, help="Seconds to wait for a server that is busy or away.")
+    ] = 60.0,
+    as_json: AsJson = False,
+    url: Url = DEFAULT_URL,
+    token: Token = "",
+) -> int:
+    """Import files and folders into a knowledge base (scopes ingest, and release for --activate).
 
-    A folder's files are named by their path below it; hidden ones, those that match no ``include``
-    pattern and types that no parser reads are passed over there. A file named by itself is always sent.
+    What the gateway has already, just so, isn't sent again: after a failure or Ctrl-C the same command does
+    the rest.
     """
-    found: list[Upload] = []
-    skipped = 0
-    for path in paths:
-        if path.is_dir():
-            below = [(file.relative_to(path), file) for file in sorted(path.rglob("*")) if file.is_file()]
-            wanted = [(name.as_posix(), file) for name, file in below if _wanted(name, include)]
-            skipped += len(below) - len(wanted)
-            found += wanted
-        elif path.is_file():
-            found.append((path.name, path))
-        else:
-            raise typer.BadParameter(f"{path} does not exist")
-    return found, skipped
+    metadata = _metadata(kb, allow, deny or [], category, sensitivity, author, risk or [])
+    pruning = Pruning(paths, include or [], wanted=prune, agreed=yes or dry_run)
+    found = found_below(paths, include or [])
+    if not found.files and not found.failed:
+        raise typer.BadParameter("there is no file to import")
+    with client(url, token) as gateway:
+        listing = gateway.documents(kb)
+        largest = listing.get("limits", {}).get("document_bytes")
+        plan = compared(found, listing["documents"], metadata, largest)
+        plan.gone = pruning.chosen(plan.gone, found)
+        if dry_run:
+            return _show_plan(plan, found, kb, as_json)
+        return _Import(gateway, plan, metadata, patience, as_json).run(
+            found, pruning, jobs, activate=activate, allow_partial=allow_partial
+        )
 
 
-def _wanted(name: Path, include: Sequence[str]) -> bool:
-    if any(part.startswith(".") for part in name.parts):
-        return False
-    if include and not any(name.match(pattern) for pattern in include):
-        return False
+def _metadata(
+    kb: str,
+    allow: Sequence[str],
+    deny: Sequence[str],
+    category: str,
+    sensitivity: int,
+    author: str,
+    risk: Sequence[str],
+) -> Metadata:
+    """As the server will understand them, who takes the blanks off both ends of a text."""
     try:
-        format_of(name.as_posix(), "")
-    except DocumentRejected:
-        return False
-    return True
+        acl = Acl.parse(allow, deny)
+    except InvalidField as error:
+        raise typer.BadParameter(error.detail) from error
+    markers = tuple(marker.strip() for entry in risk for marker in entry.split(","))
+    return Metadata(kb.strip(), acl, category.strip(), sensitivity, author.strip(), markers)
 
 
-def batches(uploads: Sequence[Upload]) -> Iterator[list[Upload]]:
-    """Groups of files small enough for one upload each."""
-    batch: list[Upload] = []
-    size = 0
-    for upload in uploads:
-        bytes_ = upload[1].stat().st_size
-        if batch and (len(batch) >= _BATCH_FILES or size + bytes_ > _BATCH_BYTES):
-            yield batch
-            batch, size = [], 0
-        batch.append(upload)
-        size += bytes_
-    if batch:
-        yield batch
+class _Import:
+    """One command's course after its plan is made."""
+
+    def __init__(
+        self, gateway: GatewayClient, plan: ImportPlan, metadata: Metadata, patience_s: float, as_json: bool
+    ) -> None:
+        self._gateway = gateway
+        self._plan = plan
+        self._metadata = metadata
+        self._as_json = as_json
+        self._patience_s = patience_s
+        self._progress = ImportProgress(len(plan.to_send), total_bytes(plan.to_send))
+        patience = Patience(patience_s, self._progress.waits)
+        self._run = ImportRun(gateway, Uploader(gateway, metadata, patience), patience, self._progress)
+
+    def run(self, found: Found, pruning: Pruning, jobs: int, *, activate: bool, allow_partial: bool) -> int:
+        pruning.ask(self._plan.gone)
+        _note(summary.passed_over(found.passed_over))
+        try:
+            with self._progress:
+                self._run.run(self._plan.to_send, jobs)
+        except KeyboardInterrupt:
+            self._say_how_far()
+            return FAILED
+        except GatewayError:
+            self._say_how_far()
+            raise
+        outcomes = self._outcomes()
+        failed = self._show(outcomes)
+        if self._plan.gone and not failed:
+            pruning.delete(self._gateway, self._plan.gone)
+        elif self._plan.gone:
+            _note("Nothing was deleted, because some documents have failed.")
+        self._say_what_waits(outcomes)
+        if activate and (allow_partial or not failed):
+            patience = Patience(self._patience_s, self._progress.waits)
+            done = release(self._gateway, self._metadata.knowledge_base, patience)
+            _note(f"Release {done['release_sequence']} is active.")
+        elif activate:
+            _note("Nothing was activated; the release before stays.")
+        return FAILED if failed else 0
+
+    def _outcomes(self) -> list[Outcome]:
+        known = [Outcome.unchanged(document) for document in self._plan.unchanged]
+        never_sent = [Outcome.never_sent(each) for each in self._plan.failed]
+        return sorted((*known, *never_sent, *self._run.outcomes), key=lambda outcome: outcome.source)
+
+    def _show(self, outcomes: Sequence[Outcome]) -> bool:
+        """Whether any of them has failed."""
+        if self._as_json:
+            for outcome in outcomes:
+                line = asdict(outcome) | {"reason": outcome.reason or None}
+                print(json.dumps(line, ensure_ascii=False))
+        for text in summary.failures(outcomes):
+            _note(text)
+        good = sum(outcome.state == READY for outcome in outcomes)
+        unchanged = len(self._plan.unchanged)
+        rest = f"; {unchanged} of them were there already" if unchanged else ""
+        _note(f"{good} of {len(outcomes)} documents are ready in {self._metadata.knowledge_base}{rest}.")
+        return good < len(outcomes)
+
+    def _say_what_waits(self, outcomes: Sequence[Outcome]) -> None:
+        """Documents that readers get only once a person has approved them."""
+        if not self._run.outcomes:
+            return
+        mine = {outcome.document_id for outcome in outcomes}
+        listed = self._gateway.documents(self._metadata.knowledge_base)["documents"]
+        waiting = [d for d in listed if d.get("awaiting_approval") and d["document_id"] in mine]
+        if waiting:
+            _note(f"Not shown to readers before somebody approves them: {len(waiting)}.")
+        for document in waiting[:_WAITING_SHOWN]:
+            _note(f"  {printable(document['source'])}: qa-gateway approve {document['document_id']}")
+
+    def _say_how_far(self) -> None:
+        total = len(self._plan.to_send)
+        _note(
+            f"Broken off: {self._run.handed_over} of {total} files were handed over; the server goes on with "
+            "them. Run the same command again for the rest."
+        )
 
 
-def import_all(
-    gateway: GatewayClient,
-    uploads: Sequence[Upload],
-    fields: Mapping[str, str | list[str]],
-    *,
-    activate: bool,
-) -> ImportReport:
-    """Uploads everything, waits for every task, then builds and activates one release.
-
-    Nothing is activated when a document failed.
-    """
-    report = ImportReport()
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
+def _show_plan(plan: ImportPlan, found: Found, kb: str, as_json: bool) -> int:
+    """Exit code of a dry run: 1 when a file could not be imported."""
+    if as_json:
+        for line in _plan_lines(plan, found):
+            print(json.dumps(line, ensure_ascii=False))
+    else:
+        for file in plan.to_send:
+            word = "new" if file in plan.new else "changed"
+            print(f"{word:<9}  {decimal(file.size_bytes):>10}  {file.source}")
+        for document in plan.gone:
+            print(f"{'delete':<9}  {'':>10}  {printable(document['source'])}")
+    for text in summary.failures(map(Outcome.never_sent, plan.failed)):
+        _note(text)
+    _note(summary.passed_over(found.passed_over))
+    _note(
+        f"{len(plan.new)} new, {len(plan.changed)} changed, {len(plan.unchanged)} unchanged, "
+        f"{len(plan.failed)} can't be imported, {len(plan.gone)} to be deleted. "
+        f"{decimal(total_bytes(plan.to_send))} would be sent to {kb}; nothing was."
     )
-    with Progress(*columns, console=notes) as progress:
-        bar = progress.add_task("importing", total=len(uploads))
-        for batch in batches(uploads):
-            accepted = gateway.upload(batch, fields)
-            task = wait_for(gateway, accepted["task_id"])
-            progress.advance(bar, len(batch))
-            report.documents += task["documents"]
-            failed = [(d["source"], d["error"]) for d in task["documents"] if d["error"] is not None]
-            report.failures += failed
-            if task["state"] != "SUCCEEDED" and not failed:
-                error = task["error"] or {"code": task["state"], "detail": ""}
-                report.failures.append((batch[0][0], f"{error['code']}: {error['detail']}"))
-                break
-        progress.update(bar, description="imported")
-        if activate and not report.failures:
-            steps = progress.add_task("releasing", total=1)
-            report.activation = release(gateway, str(fields["knowledge_base"]))
-            progress.update(steps, completed=1, description="released")
-    return report
+    return FAILED if plan.failed else 0
 
 
-def release(gateway: GatewayClient, knowledge_base: str) -> dict[str, Any]:
-    """Builds a release of what is live, waits, activates it. Raises ApiError, typer.Exit."""
-    task = wait_for(gateway, gateway.build_release(knowledge_base)["task_id"])
-    if task["state"] != "SUCCEEDED":
-        error = task["error"] or {"code": task["state"], "detail": "the build did not succeed"}
-        notes.print(f"{error['code']}: {error['detail']}", markup=False)
-        raise typer.Exit(1)
-    return gateway.activate(task["release_id"])
+def _plan_lines(plan: ImportPlan, found: Found) -> Iterable[dict[str, Any]]:
+    """``plan`` is new, changed, unchanged, passed_over, failed or delete."""
+    for word, files in (("new", plan.new), ("changed", plan.changed)):
+        for file in files:
+            yield {"plan": word, "source": file.source, "size_bytes": file.size_bytes, "reason": None}
+    for word, documents in (("unchanged", plan.unchanged), ("delete", plan.gone)):
+        for document in documents:
+            size = (document["standing"] or {}).get("size_bytes")
+            yield {"plan": word, "source": document["source"], "size_bytes": size, "reason": None}
+    for word, left_out in (("passed_over", found.passed_over), ("failed", plan.failed)):
+        for each in left_out:
+            yield {"plan": word, "source": each.source, "size_bytes": None, "reason": each.reason}
 
 
-def wait_for(gateway: GatewayClient, task_id: str) -> dict[str, Any]:
-    """The task once it has ended. Raises ApiError, ServerUnreachable."""
-    while True:
-        task = gateway.task(task_id)
-        if task["state"] in _ENDED:
-            return task
-        time.sleep(_POLL_S)
+def _note(line: str) -> None:
+    if line:
+        notes.print(line, markup=False)

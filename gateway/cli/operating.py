@@ -60,14 +60,32 @@ def migrate(
     return 0
 
 
-def doctor(as_json: AsJson = False, data_dir: DataDir = None) -> int:
-    """Look at every part as a start would. Exit 1 when something would keep it from working."""
+def doctor(
+    compare: Annotated[
+        bool, typer.Option("--compare", help="Read every object and count every row: do they agree?")
+    ] = False,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="With --compare: make again what can be made again.")
+    ] = False,
+    as_json: AsJson = False,
+    data_dir: DataDir = None,
+) -> int:
+    """Look at every part as a start would. Exit 1 when something would keep it from working.
+
+    With embedded parts --compare needs the server stopped: it alone may open them.
+    """
+    if repair and not compare:
+        raise typer.BadParameter("--repair goes with --compare")
     chosen = settings_with(data_dir)
     configure_logging("error")
 
     from gateway.bootstrap.doctor import Verdict, examine
 
     findings = asyncio.run(examine(chosen))
+    if compare:
+        from gateway.bootstrap.comparing import examine_agreement
+
+        findings += asyncio.run(examine_agreement(chosen, repair=repair))
     if as_json:
         for one in findings:
             record = {"part": one.part, "verdict": one.verdict.value, "code": one.code}

@@ -6,6 +6,7 @@ from gateway.errors import DocumentRejected
 from gateway.ingest.chunking import DEFAULT_LIMITS, SPLITTER_VERSION, ChunkLimits, chunk
 from gateway.ingest.document import BuiltDocument
 from gateway.ingest.parsing import parse
+from gateway.ingest.risk import detected_risk
 
 
 def build_document(
@@ -19,7 +20,15 @@ def build_document(
     passages = chunk(document, limits)
     if not passages:
         raise DocumentRejected("blank", "No text was found in the file.")
-    return BuiltDocument(document.title, document.parser_version, SPLITTER_VERSION, passages)
+    return BuiltDocument(
+        document.title,
+        document.parser_version,
+        SPLITTER_VERSION,
+        passages,
+        document.valid_from,
+        document.valid_until,
+        detected_risk(document.title, passages),
+    )
 
 
 class DocumentParser(Protocol):

@@ -1,19 +1,23 @@
 """The port to the import side of the catalog: tasks, versions, manifests, releases.
 
 Each method is one transaction. Methods that take a claim raise StaleFence when another worker holds
-the task by now, and every method raises CatalogUnavailable when the catalog can't answer.
+the task by now, and every method raises CatalogUnavailable when the catalog can't answer. An ``act`` is
+kept together with what it changes: its audit entry, and under its key the answer (see ``Act``).
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from gateway.access.act import Act
 from gateway.access.authorizer import DocumentRef
 from gateway.ingest.plan import Activation, ClassTerms, ReleasePlan
-from gateway.ingest.task import Ending, TaskClaim, TaskRecord
+from gateway.ingest.task import Ending, TaskClaim, TaskQuery, TaskRecord
 from gateway.ingest.uploads import Accepted, DocumentRecord, ImportRequest
 from gateway.ingest.version import BuiltVersion, VectorPlace, VersionJob
+from gateway.release.diff import ReleaseDiff
 from gateway.release.model import (
     EmbeddingSpace,
+    KnowledgeBaseRecord,
     ReleaseRecord,
     ReleaseState,
     RetrievalConfig,
@@ -31,13 +35,19 @@ class TaskStore(Protocol):
         """
         ...
 
-    async def accept_release(self, tenant: str, knowledge_base: str, deadline_s: float) -> Accepted:
+    async def accept_release(
+        self, tenant: str, knowledge_base: str, deadline_s: float, *, act: Act | None = None
+    ) -> Accepted:
         """A release task; ``documents`` is empty. Raises KnowledgeBaseNotFound."""
         ...
 
     async def claim(self, worker: str, lease_s: float, attempts: int) -> TaskClaim | None:
-        """The oldest task that is PENDING or whose lease ran out, at most one running per knowledge
-        base. A task past its deadline or its attempts becomes FAILED instead of being claimed.
+        """A task that is PENDING and doesn't rest, or whose lease ran out; at most one running per
+        knowledge base. Of the tenant with the fewest running ones, then the one served longest ago;
+        among his by TASK_RANKS, then the oldest.
+
+        A task past its deadline or its attempts becomes FAILED instead of being claimed, a cancelled one
+        CANCELLED. Attempts are starts that ended without a word.
         """
         ...
 
@@ -47,16 +57,39 @@ class TaskStore(Protocol):
 
     async def progress(self, claim: TaskClaim, stage: str, done: int, total: int) -> None: ...
 
-    async def finish(self, claim: TaskClaim, ending: Ending) -> None: ...
+    async def finish(self, claim: TaskClaim, ending: Ending) -> None:
+        """Raises IllegalTransition unless it is an end. Unless it is SUCCEEDED, the task's versions that
+        aren't built are FAILED as well, but for those that another live task will build.
+        """
+        ...
 
     async def release_claim(self, claim: TaskClaim) -> None:
         """Gives the task back at once (shutdown); it doesn't count as an attempt."""
         ...
 
+    async def put_off(self, claim: TaskClaim, trouble: str, rest_s: float) -> None:
+        """Gives the task back after passing trouble (its code): it isn't claimed before ``rest_s`` have
+        passed on the database's clock. It doesn't count as an attempt.
+        """
+        ...
+
     async def task(self, tenant: str, task_id: str) -> TaskRecord | None: ...
+
+    async def tasks(self, tenant: str, query: TaskQuery) -> list[TaskRecord]:
+        """Newest first, without their documents; nothing for an unknown knowledge base. Raises
+        InvalidField when ``before`` is no task of the tenant's.
+        """
+        ...
 
     async def request_cancel(self, tenant: str, task_id: str) -> bool:
         """False when there is no such task or it has ended."""
+        ...
+
+    async def purge(self, keys_s: float, tasks_s: float) -> int:
+        """Deletes idempotency keys older than ``keys_s``, and what is older than ``tasks_s`` of ended
+        tasks and of sent outbox entries: as much as one short transaction may hold. Tasks that a version
+        or a release names stay. Returns how many tasks are gone.
+        """
         ...
 
 
@@ -77,14 +110,22 @@ class VersionStore(Protocol):
 
     async def vector_places(self, space_id: str, text_hashes: Sequence[str]) -> Mapping[str, VectorPlace]: ...
 
+    async def add_vector_places(
+        self, claim: TaskClaim, space_id: str, places: Mapping[str, VectorPlace]
+    ) -> None:
+        """Of texts, by their hash, that have none in this space yet; who has one keeps it."""
+        ...
+
     async def documents(self, tenant: str, knowledge_base: str) -> list[DocumentRecord]:
         """Live documents, by source. Empty for an unknown knowledge base."""
         ...
 
     async def document(self, tenant: str, document_id: str) -> DocumentRecord | None: ...
 
-    async def delete_document(self, tenant: str, document_id: str) -> bool:
-        """Marks it deleted (blocked for every reader at once); False when there is none."""
+    async def delete_document(self, tenant: str, document_id: str) -> str | None:
+        """Marks it and all of its versions deleted (blocked for every reader at once); the task that takes
+        away what is left of them, None when there is no such document.
+        """
         ...
 
 
@@ -114,7 +155,13 @@ class ReleaseStore(Protocol):
     ) -> None: ...
 
     async def activate(
-        self, tenant: str, release_id: str, expected_sequence: int | None, claim: TaskClaim | None = None
+        self,
+        tenant: str,
+        release_id: str,
+        expected_sequence: int | None,
+        claim: TaskClaim | None = None,
+        *,
+        act: Act | None = None,
     ) -> Activation:
         """One conditional update: the sequence is still the one the build began with (or the
         expected one), every document of the release is live and has the ACL class it was built
@@ -124,7 +171,12 @@ class ReleaseStore(Protocol):
         ...
 
     async def roll_back(
-        self, tenant: str, knowledge_base: str, expected_sequence: int | None = None
+        self,
+        tenant: str,
+        knowledge_base: str,
+        expected_sequence: int | None = None,
+        *,
+        act: Act | None = None,
     ) -> Activation:
         """Back to the release that was active before, under a new, higher sequence; versions newer
         than its snapshot become withdrawn and the tenant's epoch rises. Rolling back again goes
@@ -132,6 +184,30 @@ class ReleaseStore(Protocol):
         KnowledgeBaseNotFound, and ReleaseConflict when there is none or the sequence isn't the
         expected one.
         """
+        ...
+
+    async def roll_back_config(
+        self,
+        tenant: str,
+        knowledge_base: str,
+        expected_sequence: int | None = None,
+        *,
+        act: Act | None = None,
+    ) -> Activation:
+        """Binds the active release to the retrieval config that was active before in its space, under a
+        new, higher sequence; the revision stays. Rolling back again goes further back. Builds don't come
+        back to a config gone back from: they take the bound one. Raises as ``roll_back``.
+        """
+        ...
+
+    async def diff_releases(self, tenant: str, release_id: str, against: str | None = None) -> ReleaseDiff:
+        """What the release has that ``against``, the active one when None, hasn't, and the other way
+        round. Raises NotFound, also when the two are of different knowledge bases.
+        """
+        ...
+
+    async def knowledge_bases(self, tenant: str) -> list[KnowledgeBaseRecord]:
+        """All of the tenant's, by name."""
         ...
 
     async def releases(self, tenant: str, knowledge_base: str) -> list[ReleaseRecord]:

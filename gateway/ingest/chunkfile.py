@@ -12,4 +12,12 @@ def dump(built: BuiltDocument) -> bytes:
 def load(content: bytes) -> BuiltDocument:
     raw = orjson.loads(content)
     passages = tuple(Passage(p["section"], p["content"], p["page"]) for p in raw["passages"])
-    return BuiltDocument(raw["title"], raw["parser_version"], raw["splitter_version"], passages)
+    return BuiltDocument(
+        raw["title"],
+        raw["parser_version"],
+        raw["splitter_version"],
+        passages,
+        raw.get("valid_from"),  # files written before documents could state their dates have none
+        raw.get("valid_until"),
+        tuple(raw.get("risk", ())),
+    )

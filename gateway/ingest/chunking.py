@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from gateway.ingest.document import Block, BlockKind, ParsedDocument, Passage
@@ -15,17 +15,19 @@ from gateway.ingest.splitting import (
     split_text,
 )
 from gateway.ingest.tabulating import split_table
+from gateway.ingest.tokens import most_tokens
 from gateway.retrieval.terms import TERMS_VERSION
 
 #: part of every chunk id: other passages or other lexical terms mean other rows
-SPLITTER_VERSION = f"structure/1+{TERMS_VERSION}"
+SPLITTER_VERSION = f"structure/2+{TERMS_VERSION}"
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkLimits:
     """Sizes in estimated tokens (``splitting.estimate_tokens``).
 
-    ``target`` is aimed at, ``maximum`` is never exceeded. Neighbouring sections of at most ``tiny``
+    ``target`` is aimed at; ``maximum`` is exceeded neither by the estimate nor by the embedder's own
+    count (``tokens.count_tokens``). Neighbouring sections of at most ``tiny``
     under the same parent share a passage of at most ``shared``.
     """
 
@@ -36,6 +38,12 @@ class ChunkLimits:
 
 
 DEFAULT_LIMITS = ChunkLimits()
+
+# Text with more tokens than estimated is cut again with smaller limits, first as its kind is cut; what
+# is left after these rounds, such as thousands of emoji, like plain text.
+_ROUNDS = 3
+_SMALLEST = 0.3
+_DENSEST = 5
 
 # A heading that names an error code, option or version is what people look for: it stays a breadcrumb.
 _CODE = re.compile(r"[\d_(=]|--\w|\w\.\w")
@@ -95,7 +103,36 @@ def _units(blocks: Sequence[Block], limits: ChunkLimits) -> Iterator[_Unit]:
 
 
 def _texts(block: Block, lead: str, limits: ChunkLimits) -> list[str]:
-    """The block in parts that fit. ``lead``, the sentence before it, is repeated if a list is split."""
+    """The block in parts that fit, counted too."""
+    texts = _cut(block, lead, limits)
+    smaller = 1.0
+    for _ in range(_ROUNDS):
+        longest = most_tokens(texts, limits.maximum)
+        if longest <= limits.maximum:
+            return texts
+        smaller = max(smaller * limits.maximum / longest * 0.95, _SMALLEST)
+        texts = _cut(block, lead, _scaled(limits, smaller))
+    densest = limits.maximum // _DENSEST
+    return [
+        part
+        for text in texts
+        for part in (
+            split_text(text, densest, densest)
+            if most_tokens([text], limits.maximum) > limits.maximum
+            else [text]
+        )
+    ]
+
+
+def _scaled(limits: ChunkLimits, factor: float) -> ChunkLimits:
+    return replace(limits, target=int(limits.target * factor), maximum=int(limits.maximum * factor))
+
+
+def _cut(block: Block, lead: str, limits: ChunkLimits) -> list[str]:
+    """The block in parts that fit by the estimate.
+
+    ``lead``, the sentence before it, is repeated if a list is split.
+    """
     goal, limit = limits.target, limits.maximum
     if block.kind is BlockKind.TABLE:
         return split_table(block.columns, block.rows, goal, limit)
@@ -103,7 +140,7 @@ def _texts(block: Block, lead: str, limits: ChunkLimits) -> list[str]:
     if size <= (goal if block.kind in (BlockKind.TEXT, BlockKind.LIST) else limit):
         return [block.text] if block.text.strip() else []
     if block.kind is BlockKind.CODE:
-        return split_code(block.text, limit)
+        return split_code(block.text, limit, block.lead)
     if block.kind is BlockKind.QA:
         return _split_answer(block.text, limits)
     if block.kind is BlockKind.LIST:
@@ -139,11 +176,11 @@ def _packed(units: Iterator[_Unit], limits: ChunkLimits) -> list[_Part]:
             carried = held[-1:] if held[-1].leads and len(held) > 1 else []
             if carried and not _fits(carried, unit, limits):
                 carried = []
-            parts.append(_part(held[: len(held) - len(carried)]))
+            parts.extend(_parts(held[: len(held) - len(carried)], limits))
             held = carried
         held.append(unit)
     if held:
-        parts.append(_part(held))
+        parts.extend(_parts(held, limits))
     return _without_stump(parts, limits)
 
 
@@ -154,6 +191,15 @@ def _fits(held: Sequence[_Unit], unit: _Unit, limits: ChunkLimits) -> bool:
     small = limits.target // 4
     may_stretch = size <= small or unit.size <= small or (held[-1].leads and len(held) == 1)
     return size + unit.size <= (limits.maximum if may_stretch else limits.target)
+
+
+def _parts(units: Sequence[_Unit], limits: ChunkLimits) -> list[_Part]:
+    """The units together, or in halves while they have more tokens than estimated."""
+    part = _part(units)
+    if len(units) == 1 or most_tokens([part.text], limits.maximum) <= limits.maximum:
+        return [part]
+    middle = len(units) // 2
+    return [*_parts(units[:middle], limits), *_parts(units[middle:], limits)]
 
 
 def _part(units: Sequence[_Unit]) -> _Part:
@@ -174,7 +220,10 @@ def _without_stump(parts: list[_Part], limits: ChunkLimits) -> list[_Part]:
         return parts
     if before.size + last.size > limits.maximum:
         return parts
-    return [*others, _Part(f"{before.text}\n\n{last.text}", before.size + last.size, before.page, False)]
+    text = f"{before.text}\n\n{last.text}"
+    if most_tokens([text], limits.maximum) > limits.maximum:
+        return parts
+    return [*others, _Part(text, before.size + last.size, before.page, False)]
 
 
 _Sections = list[tuple[tuple[str, ...], list[_Part]]]

@@ -17,7 +17,8 @@ class Block:
     """One structural piece. ``section`` is the heading breadcrumb above it, outermost first.
 
     A TABLE has ``columns`` and ``rows`` and an empty ``text``; every other kind has ``text``.
-    CODE text includes its fence lines. ``page`` is 0 when the format has no pages.
+    CODE text includes its fence lines; ``lead`` is the line that says where a part of it belongs
+    (a function's signature). ``page`` is 0 when the format has no pages.
     """
 
     kind: BlockKind
@@ -26,15 +27,21 @@ class Block:
     page: int = 0
     columns: tuple[str, ...] = ()
     rows: tuple[tuple[str, ...], ...] = ()
+    lead: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedDocument:
-    """A file's text with its structure. ``parser_version`` is part of every chunk id."""
+    """A file's text with its structure. ``parser_version`` is part of every chunk id.
+
+    ``valid_from`` and ``valid_until`` are what the document itself says (seconds since the epoch).
+    """
 
     title: str
     blocks: tuple[Block, ...]
     parser_version: str
+    valid_from: int | None = None
+    valid_until: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,3 +61,6 @@ class BuiltDocument:
     parser_version: str
     splitter_version: str
     passages: tuple[Passage, ...]
+    valid_from: int | None = None
+    valid_until: int | None = None
+    risk: tuple[str, ...] = ()

@@ -1,13 +1,26 @@
 """The port to the object store."""
 
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """An object as a listing shows it. ``modified`` is when it was last put, in seconds since the epoch on
+    the store's clock.
+    """
+
+    key: str
+    size_bytes: int
+    modified: float
 
 
 class ObjectStore(Protocol):
     """Originals, chunk files and vector files. Raises ObjectStoreUnavailable."""
 
     async def put(self, key: str, content: bytes) -> None:
-        """Whole or not at all; writing the same key again replaces it."""
+        """Whole or not at all; writing the same key again replaces it and makes it new."""
         ...
 
     async def get(self, key: str) -> bytes:
@@ -18,4 +31,10 @@ class ObjectStore(Protocol):
 
     async def delete(self, key: str) -> None:
         """Fine when there is none."""
+        ...
+
+    def list(self, prefix: str) -> AsyncIterator[StoredObject]:
+        """The objects below a folder (``chunks``, not ``chu``; "" is all of them), in no order; what is put
+        or deleted meanwhile may be missing. Raises InvalidField.
+        """
         ...

@@ -1,31 +1,22 @@
 """The import pipeline: one document version from its original to READY."""
 
 import hashlib
-import re
-from collections.abc import Mapping, Sequence
 
-import anyio.lowlevel
 from anyio import to_thread
 
-from gateway.admission.bulkhead import Bulkhead
-from gateway.context import Deadline
-from gateway.errors import DOCUMENT_REASONS, DocumentRejected, InvariantViolated, NotFound
+from gateway.errors import DOCUMENT_REASONS, DocumentRejected, InvariantViolated
 from gateway.ingest import chunkfile
 from gateway.ingest.building import DocumentParser
 from gateway.ingest.catalog import TaskStore, VersionStore
 from gateway.ingest.document import BuiltDocument
+from gateway.ingest.embedding import TextVectors
 from gateway.ingest.objects import ObjectStore
+from gateway.ingest.originals import original
 from gateway.ingest.task import TaskClaim
-from gateway.ingest.vectors import VectorFiles, pack, text_hash
+from gateway.ingest.vectors import text_hash
 from gateway.ingest.version import BuiltVersion, ManifestEntry, VectorPlace, VersionJob
 from gateway.release.model import VersionState
 from gateway.retrieval.chunk import chunk_id, embedded_text, stable_hash
-from gateway.retrieval.embedding import Embedder, Vector
-
-_EMBED_BATCH = 64
-_BATCH_CAP_MS = 60_000
-#: how an original's key ends: the SHA-256 of the bytes that were uploaded
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class ImportPipeline:
@@ -41,16 +32,13 @@ class ImportPipeline:
         versions: VersionStore,
         objects: ObjectStore,
         parser: DocumentParser,
-        embedder: Embedder,
-        bulkhead: Bulkhead,
+        vectors: TextVectors,
     ) -> None:
-        """``bulkhead`` bounds the batches that are embedded at a time."""
         self._tasks = tasks
         self._versions = versions
         self._objects = objects
         self._parser = parser
-        self._embedder = embedder
-        self._bulkhead = bulkhead
+        self._vectors = vectors
 
     async def run(self, claim: TaskClaim) -> int:
         """Builds every unfinished version of the task; returns how many of its documents have failed,
@@ -70,12 +58,12 @@ class ImportPipeline:
         return sum(document.state != VersionState.READY for document in task.documents)
 
     async def _build(self, claim: TaskClaim, job: VersionJob) -> None:
-        if job.sensitivity > self._embedder.max_sensitivity:
+        if job.sensitivity > self._vectors.max_sensitivity:
             raise DocumentRejected("too_sensitive", DOCUMENT_REASONS["too_sensitive"])
         if job.state is not VersionState.VALIDATING:  # an earlier attempt may have come that far
             await self._versions.advance_version(claim, job.ref, VersionState.BUILDING)
-        original = await self._original(job.original_key)
-        built = await self._parser.build(job.source, job.media_type, original)
+        content = await original(self._objects, job.original_key)
+        built = await self._parser.build(job.source, job.media_type, content)
         if not built.passages:
             raise DocumentRejected("blank", "no text was found in it")
         manifest, texts = await to_thread.run_sync(self._named, claim, job, built)
@@ -97,21 +85,13 @@ class ImportPipeline:
                 splitter_version=built.splitter_version,
                 chunks_key=chunks_key,
                 manifest=manifest,
-                space_id=self._embedder.space.space_id,
+                space_id=self._vectors.space.space_id,
                 new_vectors=places,
+                valid_from=built.valid_from,
+                valid_until=built.valid_until,
+                risk=built.risk,
             ),
         )
-
-    async def _original(self, key: str) -> bytes:
-        """Raises DocumentRejected when the bytes aren't those that were uploaded."""
-        try:
-            content = await self._objects.get(key)
-        except NotFound as error:
-            raise DocumentRejected("corrupt", "its original is lost; upload it again") from error
-        name = key.rpartition("/")[2]
-        if _SHA256.fullmatch(name) and await to_thread.run_sync(_sha256, content) != name:
-            raise DocumentRejected("corrupt", "its original was damaged in the store; upload it again")
-        return content
 
     def _named(
         self, claim: TaskClaim, job: VersionJob, built: BuiltDocument
@@ -138,54 +118,15 @@ class ImportPipeline:
                     index,
                 ),
                 content_hash=stable_hash(passage.content),
-                text_hash=text_hash(
-                    self._embedder.space.space_id,
-                    embedded_text(built.title, passage.section, passage.content),
-                ),
+                text_hash=text_hash(embedded_text(built.title, passage.section, passage.content)),
             )
             for index, passage in enumerate(built.passages)
         )
 
     async def _embed_new(self, job: VersionJob, texts: dict[str, str]) -> dict[str, VectorPlace]:
-        """Embeds the texts that have no vector yet; returns where the new vectors lie.
-
-        Vectors that were lost with their file are computed again, into the places the catalog knows.
-        """
-        space = self._embedder.space.space_id
-        known = await self._versions.vector_places(space, tuple(texts))
-        await self._mend(texts, known)
-        missing = [name for name in texts if name not in known]
-        if not missing:
-            return {}
-        vectors = await self._embed([texts[name] for name in missing])
-        ref = job.ref
-        version = f"{ref.document_version}-{await to_thread.run_sync(stable_hash, *missing)}"
-        key = f"vectors/{space}/{ref.document_id}/{version}.f32"
-        await self._objects.put(key, await to_thread.run_sync(pack, vectors))
-        return {name: VectorPlace(key, position) for position, name in enumerate(missing)}
-
-    async def _mend(self, texts: Mapping[str, str], known: Mapping[str, VectorPlace]) -> None:
-        files = VectorFiles(self._objects, self._embedder.space.dimension)
-        lost = []
-        for name, place in known.items():
-            await anyio.lowlevel.checkpoint()
-            if not await files.holds(place):
-                lost.append(name)
-        if lost:
-            vectors = await self._embed([texts[name] for name in lost])
-            await files.put_back({known[name]: vector for name, vector in zip(lost, vectors, strict=True)})
-
-    async def _embed(self, texts: Sequence[str]) -> list[Vector]:
-        vectors: list[Vector] = []
-        for start in range(0, len(texts), _EMBED_BATCH):
-            batch = texts[start : start + _EMBED_BATCH]
-            deadline = Deadline.after(_BATCH_CAP_MS)
-            with await self._bulkhead.acquire(deadline):
-                vectors += await self._embedder.embed(batch, deadline)
-        if len(vectors) != len(texts):
-            raise InvariantViolated("the embedder gave another number of vectors than it got texts")
-        return vectors
-
-
-def _sha256(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
+        """Embeds the texts that have no vector yet, or lost theirs; returns where the new vectors lie."""
+        known = await self._versions.vector_places(self._vectors.space.space_id, tuple(texts))
+        files = self._vectors.files()
+        lost = set(await self._vectors.lost(known, files))
+        wanted = {name: text for name, text in texts.items() if name not in known or name in lost}
+        return await self._vectors.complete(job.ref, wanted, known, files)

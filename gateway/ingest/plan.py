@@ -17,6 +17,9 @@ class PlannedDocument:
     """A document version as a release takes it in. ``acl_class`` is the document's current class."""
 
     ref: DocumentRef
+    source: str
+    media_type: str
+    original_key: str
     title: str
     uri: str
     category: str
@@ -37,7 +40,7 @@ class PlannedDocument:
 class ReleasePlan:
     """A release being built: an immutable list of documents, fixed when the build began.
 
-    ``manifest_hash`` covers every (chunk_id, content_hash, acl_class). ``unchanged_release`` is set
+    ``manifest_hash`` covers every (chunk_id, content_hash, acl_class, approval). ``unchanged_release`` is set
     when the active release has the same manifest, space and config: then nothing needs building.
     """
 

@@ -1,23 +1,23 @@
 """The releaser: builds a snapshot release, validates it, activates it, takes revisions away."""
 
-from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
 import anyio
 
-from gateway.errors import GatewayError, NotFound, ReleaseConflict, Unavailable
+from gateway.errors import GatewayError, NotFound, ReleaseConflict, StaleFence, Unavailable
+from gateway.ingest.building import DocumentParser
 from gateway.ingest.catalog import ReleaseStore, TaskStore, VersionStore
+from gateway.ingest.embedding import TextVectors
+from gateway.ingest.filling import Filling
 from gateway.ingest.objects import ObjectStore
-from gateway.ingest.plan import Activation, PlannedDocument, ReleasePlan
-from gateway.ingest.rows import TermCounter, rows_of
+from gateway.ingest.passages import Rebuilder
+from gateway.ingest.plan import Activation, ReleasePlan
 from gateway.ingest.task import TaskClaim
-from gateway.ingest.validator import Validator, sample_positions
-from gateway.ingest.vectors import VectorFiles
-from gateway.release.model import EmbeddingSpace, ReleaseRecord, ReleaseState, RetrievalConfig
-from gateway.retrieval.store import ChunkWriter, Row
+from gateway.ingest.validator import Validator
+from gateway.release.model import ReleaseRecord, ReleaseState, RetrievalConfig
+from gateway.retrieval.store import ChunkWriter
 
-_WRITE_BATCH = 500
 _BUILD_TRIES = 3
 
 
@@ -30,9 +30,10 @@ class Releaser:
         releases: ReleaseStore,
         versions: VersionStore,
         objects: ObjectStore,
+        parser: DocumentParser,
         writer: ChunkWriter,
         validator: Validator,
-        space: EmbeddingSpace,
+        vectors: TextVectors,
         config: RetrievalConfig,
     ) -> None:
         self._tasks = tasks
@@ -41,14 +42,16 @@ class Releaser:
         self._objects = objects
         self._writer = writer
         self._validator = validator
-        self._space = space
+        self._vectors = vectors
+        self._space = vectors.space
         self._config = config
+        self._rebuild = Rebuilder(objects, parser).rebuild
 
     async def build(self, claim: TaskClaim) -> str:
         """The id of a READY release of what is live now, or of the active one when nothing changed.
 
         What an earlier attempt of the task made READY is taken as it is. A failed build leaves no row
-        behind and the active release as it was.
+        behind and the active release as it was; vectors that it made are kept for the next one.
         """
         ready = await self._ready_before(claim)
         if ready is not None:
@@ -60,6 +63,11 @@ class Releaser:
         await self._sweep(plan)
         try:
             await self._fill(claim, plan)
+        except StaleFence:
+            # Whoever has the task now builds a revision of his own, and nobody will come back to this one.
+            with suppress(Unavailable):  # else the reclaim of what failed drops it
+                await self._writer.drop(plan.space, plan.kb_revision)
+            raise
         except GatewayError as error:
             await self._releases.advance_release(
                 claim, plan.release_id, ReleaseState.FAILED, error=error.code
@@ -95,13 +103,16 @@ class Releaser:
         await self._writer.drop(replace(self._space, space_id=release.space_id), release.kb_revision)
 
     async def _ready_before(self, claim: TaskClaim) -> str | None:
-        """A release that an earlier attempt of this task built and nobody has activated or reclaimed."""
+        """A release that an earlier attempt of this task built as this process would, and that nobody has
+        activated or reclaimed.
+        """
         if claim.release_id is None:
             return None
         release = await self._releases.release(claim.tenant, claim.release_id)
         if release is None or release.state is not ReleaseState.READY:
             return None
-        return release.release_id if release.space_id == self._space.space_id else None
+        as_today = (release.space_id, release.config) == (self._space.space_id, self._config)
+        return release.release_id if as_today else None
 
     async def _sweep(self, plan: ReleasePlan) -> None:
         """Rows of builds that failed without being able to clean up after themselves."""
@@ -124,46 +135,21 @@ class Releaser:
         return activation
 
     async def _fill(self, claim: TaskClaim, plan: ReleasePlan) -> None:
-        written, samples = await self._write(claim, plan)
-        await self._writer.seal(self._space, plan.kb_revision)
+        filling = Filling(
+            claim,
+            plan,
+            tasks=self._tasks,
+            versions=self._versions,
+            objects=self._objects,
+            vectors=self._vectors,
+            rebuild=self._rebuild,
+        )
+        async for batch in filling.batches():
+            await self._writer.write(plan.space, plan.kb_revision, batch)
+        await self._releases.store_terms(claim, plan.kb_revision, filling.terms.classes())
+        await self._writer.seal(plan.space, plan.kb_revision)
         await self._tasks.progress(claim, "validating", 0, 1)
         await self._releases.advance_release(claim, plan.release_id, ReleaseState.VALIDATING)
-        barrier = await self._validator.validate(plan, written, samples)
+        read = await self._validator.validate(plan, filling.written, filling.samples, filling.terms)
+        barrier = {**read, "vectors": dict(filling.vectors)}
         await self._releases.advance_release(claim, plan.release_id, ReleaseState.READY, barrier=barrier)
-
-    async def _write(self, claim: TaskClaim, plan: ReleasePlan) -> tuple[int, list[Row]]:
-        """How many rows were written, and the ones among them to read back."""
-        files = VectorFiles(self._objects, self._space.dimension)
-        terms = TermCounter()
-        wanted = sample_positions(sum(len(document.manifest) for document in plan.documents))
-        samples: list[Row] = []
-        batch: list[Row] = []
-        written = 0
-        for done, group in _groups(plan.documents):
-            await self._tasks.progress(claim, "indexing", done, len(plan.documents))
-            async for row in rows_of(plan, group, self._objects, self._versions, files):
-                terms.add(row)
-                if written + len(batch) in wanted:
-                    samples.append(row)
-                batch.append(row)
-                if len(batch) >= _WRITE_BATCH:
-                    await self._writer.write(self._space, plan.kb_revision, batch)
-                    written += len(batch)
-                    batch = []
-        if batch:
-            await self._writer.write(self._space, plan.kb_revision, batch)
-            written += len(batch)
-        await self._releases.store_terms(claim, plan.kb_revision, terms.classes())
-        return written, samples
-
-
-def _groups(documents: Sequence[PlannedDocument]) -> Iterator[tuple[int, list[PlannedDocument]]]:
-    """Runs of documents with about a batch of rows, each with the number of documents before it."""
-    group: list[PlannedDocument] = []
-    rows = 0
-    for number, document in enumerate(documents, start=1):
-        group.append(document)
-        rows += len(document.manifest)
-        if rows >= _WRITE_BATCH or number == len(documents):
-            yield number - len(group), group
-            group, rows = [], 0

@@ -1,35 +1,46 @@
 """From a release plan to rows: chunk file + vectors + the plan's word on the document."""
 
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 
 import anyio.lowlevel
-from anyio import to_thread
 
 from gateway.errors import InvariantViolated
-from gateway.ingest import chunkfile
 from gateway.ingest.catalog import VersionStore
 from gateway.ingest.document import Passage
 from gateway.ingest.objects import ObjectStore
+from gateway.ingest.passages import Rebuild, passages_of
 from gateway.ingest.plan import ClassTerms, PlannedDocument, ReleasePlan
 from gateway.ingest.vectors import VectorFiles
 from gateway.ingest.version import ManifestEntry, VectorPlace
-from gateway.retrieval.chunk import FOREVER, Chunk, embedded_text, row_id, stable_hash
+from gateway.retrieval.chunk import FOREVER, Chunk, embedded_text, row_id
 from gateway.retrieval.store import Row
 from gateway.retrieval.terms import terms_of
 
 
 class TermCounter:
-    """Counts passages and terms for each ACL class while rows pass by."""
+    """Counts passages and terms for each ACL class while rows pass by.
 
-    def __init__(self) -> None:
+    ``valid`` has those that are valid at the moment ``at`` (seconds since the epoch), class by class.
+    """
+
+    def __init__(self, at: float | None = None) -> None:
+        self.at = int(time.time() if at is None else at)
+        self.valid: Counter[int] = Counter()
         self._passages: Counter[int] = Counter()
         self._frequencies: dict[int, Counter[str]] = {}
 
     def add(self, row: Row) -> None:
         acl_class = row.chunk.acl_class
         self._passages[acl_class] += 1
+        self.valid[acl_class] += row.chunk.valid_from <= self.at < row.chunk.valid_until
         self._frequencies.setdefault(acl_class, Counter()).update(set(row.terms))
+
+    def rarest(self, row: Row) -> tuple[str, int] | None:
+        """Of a row's terms the one that the fewest passages of its class have, and how many do."""
+        seen = self._frequencies.get(row.chunk.acl_class, Counter())
+        return min(((term, seen[term]) for term in row.terms), key=lambda pair: pair[::-1], default=None)
 
     def classes(self) -> tuple[ClassTerms, ...]:
         return tuple(
@@ -44,15 +55,20 @@ async def rows_of(
     objects: ObjectStore,
     versions: VersionStore,
     files: VectorFiles,
+    rebuild: Rebuild | None = None,
 ) -> AsyncIterator[Row]:
-    """Every row of these documents, in order. Raises NotFound when a file is gone, InvariantViolated
-    when a file isn't what the plan says.
+    """Every row of these documents, in order; ``rebuild`` makes lost passages again. Raises NotFound when
+    a file is gone, InvariantViolated when a file isn't what the plan says, and what ``rebuild`` raises.
     """
-    hashes = dict.fromkeys(entry.text_hash for document in documents for entry in document.manifest)
-    places = await versions.vector_places(plan.space.space_id, tuple(hashes))
+    places = await versions.vector_places(plan.space.space_id, texts_of(documents))
     for document in documents:
-        async for row in _rows_of_one(plan, document, objects, places, files):
+        async for row in _rows_of_one(plan, document, objects, places, files, rebuild):
             yield row
+
+
+def texts_of(documents: Sequence[PlannedDocument]) -> tuple[str, ...]:
+    """The hash of each text that these documents embed, once."""
+    return tuple(dict.fromkeys(entry.text_hash for document in documents for entry in document.manifest))
 
 
 async def _rows_of_one(
@@ -61,14 +77,13 @@ async def _rows_of_one(
     objects: ObjectStore,
     places: Mapping[str, VectorPlace],
     files: VectorFiles,
+    rebuild: Rebuild | None,
 ) -> AsyncIterator[Row]:
-    built = await to_thread.run_sync(chunkfile.load, await objects.get(document.chunks_key))
-    if len(built.passages) != len(document.manifest):
-        raise InvariantViolated("a chunk file and its manifest disagree")
+    built = await passages_of(document, objects, rebuild)
     for entry, passage in zip(document.manifest, built.passages, strict=True):
         await anyio.lowlevel.checkpoint()  # terms take a while, and questions are answered on this loop
-        if stable_hash(passage.content) != entry.content_hash or entry.text_hash not in places:
-            raise InvariantViolated("a chunk file and its manifest disagree")
+        if entry.text_hash not in places:
+            raise InvariantViolated("a text of the plan has no vector")
         chunk = _chunk(plan, document, entry, passage)
         text = embedded_text(document.title, passage.section, passage.content)
         yield Row(chunk, await files.vector(places[entry.text_hash]), terms_of(text))

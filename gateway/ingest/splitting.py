@@ -22,6 +22,7 @@ _SENTENCE_END = re.compile(
 _LINE_END = re.compile(r"\n")
 _CLAUSE_END = re.compile(r"[，、：,;:]\s*")
 _WORD_END = re.compile(r"\s+")
+_MARK_END = re.compile(r"[,;|&{}()\[\]]+")
 _FENCE = re.compile(r"\s*(`{3,}|~{3,})")
 
 
@@ -78,16 +79,20 @@ def split_lines(text: str, goal: int, limit: int) -> list[str]:
     return [part.strip("\n") for part in pack(segments, goal, limit)]
 
 
-def split_code(text: str, limit: int) -> list[str]:
-    """Fenced code cut at blank lines, else at line ends; each part has the fence lines."""
+def split_code(text: str, limit: int, lead: str = "") -> list[str]:
+    """Fenced code cut at blank lines, else at line ends; each part has the fence lines.
+
+    ``lead``, a function's signature, stands above each part but the first, unless it is long itself.
+    """
     first, _, rest = text.partition("\n")
     body, _, last = rest.rpartition("\n")
     if not _FENCE.match(first) or not _FENCE.match(last):
         return split_lines(text, limit, limit)
-    room = max(limit - estimate_tokens(first) - estimate_tokens(last), limit // 2)
-    segments = _refine(_after(body, _PARAGRAPH_END), room, (_LINE_END, _WORD_END))
+    repeated = f"{lead}\n…\n" if lead and estimate_tokens(lead) * 4 < limit else ""
+    room = max(limit - estimate_tokens(first + repeated) - estimate_tokens(last), limit // 2)
+    segments = _refine(_after(body, _PARAGRAPH_END), room, (_LINE_END, _WORD_END, _MARK_END))
     parts = [part.strip("\n") for part in pack(segments, room, room)]
-    return [f"{first}\n{part}\n{last}" for part in parts]
+    return [f"{first}\n{repeated if n else ''}{part}\n{last}" for n, part in enumerate(parts)]
 
 
 def split_list(text: str, goal: int, limit: int) -> list[str]:

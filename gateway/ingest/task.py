@@ -18,6 +18,17 @@ class TaskKind(StrEnum):
     RECLAIM = "reclaim"  # revisions and objects that nothing needs any more
 
 
+#: which of a tenant's waiting tasks go first; equals go in order of arrival. What narrows or removes is short
+#: and doesn't wait behind imports; a release comes after the imports that were sent before it.
+TASK_RANKS: Mapping[TaskKind, int] = {
+    TaskKind.MOVE: 0,
+    TaskKind.CLEANUP: 0,
+    TaskKind.IMPORT: 1,
+    TaskKind.RELEASE: 1,
+    TaskKind.RECLAIM: 2,
+}
+
+
 class TaskState(StrEnum):
     PENDING = "PENDING"
     RUNNING = "RUNNING"
@@ -26,7 +37,8 @@ class TaskState(StrEnum):
     CANCELLED = "CANCELLED"
 
 
-#: RUNNING -> RUNNING is a takeover: a new claim after the lease ran out, with a higher fence
+#: RUNNING -> RUNNING is a takeover: a new claim after the lease ran out, with a higher fence.
+#: RUNNING -> PENDING: given back by a worker that stops, or put off after passing trouble.
 TASK_TRANSITIONS: Mapping[TaskState, frozenset[TaskState]] = {
     TaskState.PENDING: frozenset({TaskState.RUNNING, TaskState.CANCELLED, TaskState.FAILED}),
     TaskState.RUNNING: frozenset(
@@ -55,6 +67,7 @@ class TaskClaim:
     """A worker's right to a task until ``lease_until`` (seconds since the epoch, database clock).
 
     ``fence`` rises with every claim; each write carries it, and a stale one raises StaleFence.
+    ``put_offs``: how often it was put off, ``trouble``: the code of what it met last.
     """
 
     task_id: str
@@ -68,6 +81,8 @@ class TaskClaim:
     allow_partial: bool
     release_id: str | None
     target: str | None = None
+    put_offs: int = 0
+    trouble: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +93,33 @@ class Ending:
     code: str | None = None
     detail: str | None = None
     report: Mapping[str, object] | None = None
+
+
+CANCELLED = Ending(TaskState.CANCELLED, "cancelled", "cancelled by its owner")
+
+
+def out_of_time(trouble: str | None) -> Ending:
+    """The end at the task's absolute deadline."""
+    return Ending(TaskState.FAILED, "deadline_exceeded", "the task ran out of time" + _last(trouble))
+
+
+def out_of_attempts(attempts: int, stage: str, trouble: str | None) -> Ending:
+    """The end of a task whose workers vanish: their process crashed, or couldn't keep its lease."""
+    told = f"it was begun {attempts} times, and each time its worker went away without a word"
+    return Ending(TaskState.FAILED, "attempts_exhausted", f"{told}; last stage: {stage}{_last(trouble)}")
+
+
+def _last(trouble: str | None) -> str:
+    return "" if trouble is None else f"; last trouble: {trouble}"
+
+
+def back_off_s(put_offs: int, first_s: float, most_s: float, chance: float) -> float:
+    """How long a task rests that was put off ``put_offs`` times before.
+
+    Doubling, then between half and all of that by ``chance`` (0 to 1): what met the same trouble doesn't
+    come back at the same moment ("equal jitter": M. Brooker, Exponential Backoff And Jitter, 2015).
+    """
+    return min(most_s, first_s * 2.0 ** min(put_offs, 30)) * (0.5 + chance / 2)
 
 
 class TaskWork(Protocol):
@@ -101,7 +143,10 @@ class TaskDocument:
 
 @dataclass(frozen=True, slots=True)
 class TaskRecord:
-    """A task as its owner sees it. Times are seconds since the epoch."""
+    """A task as its owner sees it. Times are seconds since the epoch.
+
+    ``retry_at`` and ``trouble`` are those of a task that rests after passing trouble, else None.
+    """
 
     task_id: str
     kind: TaskKind
@@ -118,3 +163,17 @@ class TaskRecord:
     updated_at: float
     target: str | None = None
     report: Mapping[str, object] | None = None
+    knowledge_base: str = ""
+    retry_at: float | None = None
+    trouble: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskQuery:
+    """Which of a tenant's tasks to list. ``before`` is the id of a task: only older ones follow."""
+
+    limit: int
+    knowledge_base: str | None = None
+    state: TaskState | None = None
+    kind: TaskKind | None = None
+    before: str | None = None

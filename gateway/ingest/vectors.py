@@ -14,12 +14,13 @@ from gateway.ingest.version import VectorPlace
 from gateway.retrieval.chunk import stable_hash
 from gateway.retrieval.embedding import Vector
 
-_CACHED_FILES = 64
+#: of files kept in memory; the last one stays however large it is
+_CACHED_BYTES = 64 * 1024 * 1024
 
 
-def text_hash(space_id: str, text: str) -> str:
-    """Names a text's vector: the same text in another space is another vector."""
-    return stable_hash(space_id, text)
+def text_hash(text: str) -> str:
+    """Names an embedded text, in every space alike: its vector in each is found by the space and this."""
+    return stable_hash(text)
 
 
 def pack(vectors: Sequence[Vector]) -> bytes:
@@ -63,13 +64,15 @@ def patched(content: bytes, dimension: int, vectors: Mapping[int, Vector]) -> by
 
 
 class VectorFiles:
-    """Vectors by place; keeps the last few files in memory while a release is built."""
+    """Vectors by place; keeps the last files in memory, up to a size, while a release is built."""
 
-    def __init__(self, objects: ObjectStore, dimension: int) -> None:
+    def __init__(self, objects: ObjectStore, dimension: int, *, cached_bytes: int = _CACHED_BYTES) -> None:
         self._objects = objects
+        self._cached_bytes = cached_bytes
         self._dimension = dimension
         # as packed floats: as tuples they would take eight times the memory
         self._files: OrderedDict[str, array[float]] = OrderedDict()
+        self._kept_bytes = 0
         self._damaged: set[str] = set()
 
     async def vector(self, place: VectorPlace) -> Vector:
@@ -101,7 +104,7 @@ class VectorFiles:
             except NotFound:
                 content = b""
             await self._objects.put(key, await to_thread.run_sync(patched, content, self._dimension, own))
-            self._files.pop(key, None)
+            self._take(key)
             self._damaged.discard(key)
 
     def _at(self, file: "array[float]", position: int) -> Vector | None:
@@ -110,10 +113,20 @@ class VectorFiles:
         return vector if whole else None
 
     async def _file(self, key: str) -> "array[float]":
-        file = self._files.pop(key, None)
+        file = self._take(key)
         if file is None:
             file = _floats(await self._objects.get(key), self._dimension)
         self._files[key] = file
-        if len(self._files) > _CACHED_FILES:
-            self._files.popitem(last=False)
+        self._kept_bytes += _size(file)
+        while self._kept_bytes > self._cached_bytes and len(self._files) > 1:
+            self._kept_bytes -= _size(self._files.popitem(last=False)[1])
         return file
+
+    def _take(self, key: str) -> "array[float] | None":
+        file = self._files.pop(key, None)
+        self._kept_bytes -= 0 if file is None else _size(file)
+        return file
+
+
+def _size(file: "array[float]") -> int:
+    return len(file) * file.itemsize

@@ -1,8 +1,10 @@
 """The worker: claims tasks, keeps the lease alive, records how each one ended."""
 
 import asyncio
+import random
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any
 
 import anyio
 
@@ -15,11 +17,22 @@ from gateway.errors import (
     Unavailable,
 )
 from gateway.ingest.catalog import TaskStore
-from gateway.ingest.task import Ending, TaskClaim, TaskKind, TaskState, TaskWork
+from gateway.ingest.task import (
+    CANCELLED,
+    Ending,
+    TaskClaim,
+    TaskKind,
+    TaskState,
+    TaskWork,
+    back_off_s,
+    out_of_time,
+)
 from gateway.observe.logging import get_logger
 
 _CLEANUP_S = 5.0
-#: no end of a task: its lease runs out and it is tried again, up to its attempts
+#: a cancel is noticed within that, however long the lease
+_BEAT_S = 2.0
+#: no end of a task: it rests and is tried again, until its deadline
 _PASSING = (Unavailable, DeadlineExceeded, Rejection)
 
 
@@ -35,13 +48,22 @@ class Worker:
         lease_s: float,
         attempts: int,
         poll_s: float = 1.0,
+        retry_s: float = 1.0,
+        retry_max_s: float = 60.0,
+        chores: Sequence[Callable[[], Coroutine[Any, Any, None]]] = (),
     ) -> None:
+        """``retry_s``: how long a task rests after its first trouble, twice that after the next one, up
+        to ``retry_max_s``. ``chores`` run beside the tasks, until cancelled like them.
+        """
         self._name = name
         self._tasks = tasks
         self._works = works
         self._lease_s = lease_s
         self._attempts = attempts
         self._poll_s = poll_s
+        self._retry_s = retry_s
+        self._retry_max_s = retry_max_s
+        self._chores = tuple(chores)
         self._wake = anyio.Event()
         self._log = get_logger("ingest.worker")
 
@@ -56,6 +78,12 @@ class Worker:
 
     async def run(self) -> None:
         """Until cancelled."""
+        async with anyio.create_task_group() as group:
+            for chore in self._chores:
+                group.start_soon(chore)
+            await self._serve()
+
+    async def _serve(self) -> None:
         while True:
             self._wake = anyio.Event()
             try:
@@ -79,11 +107,24 @@ class Worker:
         except StaleFence:
             self._log.warning("task.lost", task=claim.task_id, fence=claim.fence)
         except _PASSING as error:
-            self._log.warning("task.interrupted", task=claim.task_id, code=error.code)
+            with anyio.move_on_after(_CLEANUP_S, shield=True):
+                await self._put_off(claim, error)
         except asyncio.CancelledError:
             with anyio.move_on_after(_CLEANUP_S, shield=True):
                 await self._give_back(claim)
             raise
+
+    async def _put_off(self, claim: TaskClaim, trouble: GatewayError) -> None:
+        """When not even that can be written down, its lease runs out: this start counts as an attempt."""
+        chance = random.random()  # noqa: S311 - spreads retries, guards nothing
+        rest_s = back_off_s(claim.put_offs, self._retry_s, self._retry_max_s, chance)
+        asked_s = min((trouble.retry_after_ms or 0) / 1000, self._retry_max_s)
+        try:
+            await self._tasks.put_off(claim, trouble.code, max(rest_s, asked_s))
+        except (StaleFence, CatalogUnavailable) as error:
+            self._log.warning("task.not_put_off", task=claim.task_id, code=error.code, trouble=trouble.code)
+        else:
+            self._log.warning("task.put_off", task=claim.task_id, trouble=trouble.code, rest_s=rest_s)
 
     async def _give_back(self, claim: TaskClaim) -> None:
         try:
@@ -93,7 +134,7 @@ class Worker:
 
     async def _leased(self, claim: TaskClaim) -> None:
         """The work and its heartbeat: whichever ends first ends the other."""
-        ending = Ending(TaskState.FAILED, "deadline_exceeded", "the task ran out of time")
+        ending = out_of_time(claim.trouble)
         failure: GatewayError | None = None
         attempted = False
 
@@ -102,7 +143,7 @@ class Worker:
             try:
                 await self._keep(claim)
                 if not attempted:  # else it has come too late: what is done is done
-                    ending = Ending(TaskState.CANCELLED, "cancelled", "cancelled by its owner")
+                    ending = CANCELLED
             except (StaleFence, CatalogUnavailable) as error:
                 failure = error
             group.cancel_scope.cancel()
@@ -127,16 +168,17 @@ class Worker:
         """Extends the lease until the task is to be cancelled. A catalog that doesn't answer for a while
         is nothing yet; raises CatalogUnavailable when the lease may be over, and StaleFence.
         """
+        pause_s = min(self._lease_s / 3, _BEAT_S)
         kept_until = time.monotonic() + self._lease_s
         while True:
-            await anyio.sleep(self._lease_s / 3)
+            await anyio.sleep(pause_s)
             begun = time.monotonic()
             try:
                 if await self._tasks.heartbeat(claim, self._lease_s):
                     return
                 kept_until = begun + self._lease_s
             except CatalogUnavailable:
-                if time.monotonic() + self._lease_s / 3 >= kept_until:
+                if time.monotonic() + pause_s >= kept_until:
                     raise
 
     async def _attempt(self, claim: TaskClaim) -> Ending:

@@ -1,6 +1,6 @@
 """Prometheus metrics: a registry of its own for each gateway, every series at 0 from the start."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from prometheus_client import (
@@ -76,6 +76,11 @@ class Metrics:
         for stage in Stage:
             self._stages.labels(stage.value)
         self._in_use = Gauge("gateway_bulkhead_in_use", "Places taken.", ["name"], registry=self.registry)
+        self._journal_lag = Gauge(
+            "gateway_journal_lag_seconds",
+            "Age of the oldest act that isn't in the journal yet.",
+            registry=self.registry,
+        )
         self._stops = self._seconds(
             "gateway_revocation_stop_seconds", "From a revocation to the last byte of a stream it ends."
         )
@@ -103,6 +108,9 @@ class Metrics:
 
     def watch_bulkhead(self, bulkhead: Watched) -> None:
         self._in_use.labels(bulkhead.name).set_function(lambda: float(bulkhead.in_use))
+
+    def watch_journal(self, lag_s: Callable[[], float]) -> None:
+        self._journal_lag.set_function(lag_s)
 
     def exposition(self) -> bytes:
         return generate_latest(self.registry)

@@ -130,8 +130,19 @@ class RetrievalRelease:
 
 
 @dataclass(frozen=True, slots=True)
+class KnowledgeBaseRecord:
+    """A knowledge base as operators see it; ``sequence`` is 0 and the rest None before its first release."""
+
+    kb_id: str
+    name: str
+    sequence: int
+    release_id: str | None
+    space_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class ReleaseRecord:
-    """A release as operators see it. Times are seconds since the epoch."""
+    """A release as operators see it. Times are seconds since the epoch; ``barrier`` is what validation saw."""
 
     release_id: str
     tenant: str
@@ -142,9 +153,17 @@ class ReleaseRecord:
     sequence: int | None
     base_sequence: int
     space_id: str
+    config: RetrievalConfig
     manifest_hash: str
     documents: int
     chunks: int
     created_at: float
     activated_at: float | None
     error: str | None
+    barrier: Mapping[str, object] | None = None
+
+    @property
+    def vectors(self) -> Mapping[str, int] | None:
+        """How many of its vectors its own task ``embedded``, and how many it ``reused``."""
+        found = (self.barrier or {}).get("vectors")
+        return found if isinstance(found, dict) else None

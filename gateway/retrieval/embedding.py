@@ -1,9 +1,10 @@
-"""The port to an embedder; its space must be the release's."""
+"""The port to an embedder, and the choice among several: its space must be the release's."""
 
 from collections.abc import Sequence
 from typing import Protocol
 
 from gateway.context import Deadline
+from gateway.errors import EmbeddingSpaceMismatch
 from gateway.release.model import EmbeddingSpace
 
 Vector = tuple[float, ...]
@@ -27,3 +28,20 @@ class Embedder(Protocol):
         when the model behind it makes vectors of another dimension.
         """
         ...
+
+
+class Embedders:
+    """Those that questions may be asked with: the present one and, while releases still need it, the one
+    before. Of two for one space the first counts.
+    """
+
+    def __init__(self, *embedders: Embedder) -> None:
+        self._of_space = {embedder.space: embedder for embedder in reversed(embedders)}
+
+    def of(self, space: EmbeddingSpace) -> Embedder:
+        """The one whose vectors are comparable with that space's. Raises EmbeddingSpaceMismatch."""
+        found = self._of_space.get(space)
+        if found is None:
+            made = ", ".join(sorted(known.space_id for known in self._of_space))
+            raise EmbeddingSpaceMismatch(f"the release needs {space.space_id}, not {made}")
+        return found

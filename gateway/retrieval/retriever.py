@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 import anyio
 
 from gateway.context import Deadline
-from gateway.errors import EmbeddingSpaceMismatch, GatewayError
+from gateway.errors import GatewayError
 from gateway.retrieval.candidate import Candidate
 from gateway.retrieval.chunk import Chunk
-from gateway.retrieval.embedding import Embedder, Vector
+from gateway.retrieval.embedding import Embedders, Vector
 from gateway.retrieval.fusion import reciprocal_rank_fusion
 from gateway.retrieval.query import ScopedQuery
 from gateway.retrieval.store import ChunkReader, Hit
@@ -43,19 +43,14 @@ class FusionSettings:
 class Retriever:
     """Stateless. Never widens a query: a search that finds nothing stays empty."""
 
-    def __init__(self, embedder: Embedder, reader: ChunkReader, fusion: FusionSettings) -> None:
-        self._embedder = embedder
+    def __init__(self, embedders: Embedders, reader: ChunkReader, fusion: FusionSettings) -> None:
+        self._embedders = embedders
         self._reader = reader
         self._fusion = fusion
 
     async def embed(self, query: ScopedQuery, question: str, deadline: Deadline) -> Vector:
         """The question's vector. Raises EmbeddingSpaceMismatch when it wouldn't be comparable."""
-        if self._embedder.space != query.release.space:
-            raise EmbeddingSpaceMismatch(
-                f"the release needs {query.release.space.space_id}, the embedder makes "
-                f"{self._embedder.space.space_id}"
-            )
-        (vector,) = await self._embedder.embed([question], deadline)
+        (vector,) = await self._embedders.of(query.release.space).embed([question], deadline)
         return vector
 
     async def search(

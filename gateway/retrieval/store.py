@@ -1,6 +1,6 @@
 """The ports to a vector store: one to read under a ScopedQuery, one to write whole revisions."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -62,6 +62,10 @@ class ChunkReader(Protocol):
         """The permitted ones among these chunks, in no order."""
         ...
 
+    async def permitted(self, query: ScopedQuery, deadline: Deadline) -> int:
+        """How many chunks the query's filter lets through."""
+        ...
+
 
 class ChunkWriter(Protocol):
     """Writes revisions. A revision's rows are only ever touched under its own name."""
@@ -84,4 +88,18 @@ class ChunkWriter(Protocol):
 
     async def drop(self, space: EmbeddingSpace, kb_revision: str) -> None:
         """Removes the revision's rows and nothing else; fine when there are none."""
+        ...
+
+    async def delete_document(
+        self, space: EmbeddingSpace, kb_revision: str, tenant: str, kb_id: str, document_id: str
+    ) -> int:
+        """Removes one document's rows from a revision; how many there were. Fine when there are none, no
+        such revision or no collection. Whoever reads the revision next doesn't find them, and it stays whole.
+        """
+        ...
+
+    async def revisions(self, space: EmbeddingSpace) -> Mapping[str, int]:
+        """Every revision that has rows in the space's collection, and how many, as the store itself lists
+        them; nothing without a collection. For comparisons: it reads the whole collection, in parts.
+        """
         ...

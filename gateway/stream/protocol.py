@@ -28,6 +28,7 @@ class Source:
     raw_score: float
     score_label: str
     hit_reason: str
+    risk: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
+from gateway.access.act import Act
+from gateway.access.authorizer import DocumentRef
+
 
 class RevocationKind(StrEnum):
     USER = "user"
@@ -15,7 +18,9 @@ class RevocationKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RevocationRecord:
-    """Times are seconds since the epoch; ``lifted_at`` is None while it is in force."""
+    """Times are seconds since the epoch; ``lifted_at`` is None while it is in force. ``task_id`` names the
+    clean-up that follows the revocation of a document or a knowledge base.
+    """
 
     revocation_id: str
     tenant: str
@@ -26,24 +31,32 @@ class RevocationRecord:
     revocation_epoch: int
     created_at: float
     lifted_at: float | None
+    task_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RevocationNews:
-    """Revocations in force, newer than an epoch, and when documents were deleted. ``now`` is the moment of
-    the read on the clock of all these times, so that their age can be told without another clock.
+    """Revocations in force, newer than an epoch, and when document versions were deleted. ``now`` is the
+    moment of the read on the clock of all these times, so that their age can be told without another clock.
     """
 
     now: float
     records: tuple[RevocationRecord, ...]
-    deletions: Mapping[str, float] = field(default_factory=dict)
+    deletions: Mapping[DocumentRef, float] = field(default_factory=dict)
 
 
 class RevocationCatalog(Protocol):
     """Raises CatalogUnavailable when it can't answer."""
 
     async def revoke(
-        self, tenant: str, kind: RevocationKind, subject: str, reason: str, revoked_by: str
+        self,
+        tenant: str,
+        kind: RevocationKind,
+        subject: str,
+        reason: str,
+        revoked_by: str,
+        *,
+        act: Act | None = None,
     ) -> RevocationRecord:
         """Inserts it and bumps the tenant's epoch, durably, in one transaction. Revoking twice
         returns the record in force. ``subject``: a user or group name, a document id, a knowledge
@@ -52,10 +65,10 @@ class RevocationCatalog(Protocol):
         ...
 
     async def revocations_since(
-        self, tenant: str, epoch: int, documents: Collection[str] = ()
+        self, tenant: str, epoch: int, documents: Collection[DocumentRef] = ()
     ) -> RevocationNews:
         """Those in force whose ``revocation_epoch`` is above ``epoch``, oldest first; and of these
-        ``documents`` the ones that are deleted now.
+        ``documents`` the ones that were deleted, also when their document was imported again since.
         """
         ...
 

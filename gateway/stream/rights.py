@@ -177,7 +177,7 @@ class Rights:
         asked_at = time.monotonic()
         tenant = lost[0].claim.scope.tenant
         stamp = await self._catalog.tenant_stamp(tenant)
-        documents = {ref.document_id for one in lost for ref in one.claim.documents}
+        documents = {ref for one in lost for ref in one.claim.documents}
         earliest = min(_since(one.claim, stamp) for one in lost)
         news = await self._revocations.revocations_since(tenant, earliest, documents)
         revoked = [one.claim for one in lost if isinstance(one.error, PrincipalRevoked)]
@@ -230,8 +230,8 @@ def _to_blame(news: RevocationNews, claim: Claim, since: int) -> tuple[str, floa
     ]
     hits += [
         (RevocationKind.DOCUMENT, deleted_at)
-        for document_id, deleted_at in news.deletions.items()
-        if document_id in mine[RevocationKind.DOCUMENT]
+        for ref, deleted_at in news.deletions.items()
+        if ref in claim.documents
     ]
     if not hits:
         return _ACL_CHANGED, None

@@ -10,7 +10,7 @@ from starlette.routing import BaseRoute, Mount, Route, request_response
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gateway.web.routes import answers, apikeys, documents, knowledge, operations, releases
+from gateway.web.routes import answers, apikeys, documents, governing, knowledge, operations, releases, tasks
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -25,9 +25,14 @@ class Methods:
     """What one path answers to. HEAD comes with GET; OPTIONS says which methods there are, and no more."""
 
     def __init__(
-        self, *, get: ASGIApp | None = None, post: ASGIApp | None = None, delete: ASGIApp | None = None
+        self,
+        *,
+        get: ASGIApp | None = None,
+        post: ASGIApp | None = None,
+        put: ASGIApp | None = None,
+        delete: ASGIApp | None = None,
     ) -> None:
-        given = {"GET": get, "HEAD": get, "POST": post, "DELETE": delete}
+        given = {"GET": get, "HEAD": get, "POST": post, "PUT": put, "DELETE": delete}
         self._apps = {method: app for method, app in given.items() if app is not None}
         self._allow = ", ".join([*self._apps, "OPTIONS"])
 
@@ -46,9 +51,14 @@ class Methods:
 
 
 def _path(
-    path: str, *, get: Endpoint | None = None, post: Endpoint | None = None, delete: Endpoint | None = None
+    path: str,
+    *,
+    get: Endpoint | None = None,
+    post: Endpoint | None = None,
+    put: Endpoint | None = None,
+    delete: Endpoint | None = None,
 ) -> Route:
-    return Route(path, Methods(get=_app(get), post=_app(post), delete=_app(delete)))
+    return Route(path, Methods(get=_app(get), post=_app(post), put=_app(put), delete=_app(delete)))
 
 
 def _app(endpoint: Endpoint | None) -> ASGIApp | None:
@@ -64,8 +74,14 @@ def routes() -> list[BaseRoute]:
         _path("/v1/sources/{chunk_id}", get=knowledge.source),
         _path("/v1/documents", get=documents.list_documents, post=documents.upload),
         _path("/v1/documents/{document_id}", get=documents.get_document, delete=documents.delete_document),
-        _path("/v1/tasks/{task_id}", get=documents.get_task, delete=documents.cancel_task),
+        _path("/v1/documents/{document_id}/acl", put=governing.set_acl),
+        _path("/v1/documents/{document_id}/approval", post=governing.judge),
+        _path("/v1/tasks", get=tasks.list_tasks),
+        _path("/v1/tasks/{task_id}", get=tasks.get_task, delete=tasks.cancel_task),
+        Route("/v1/tasks/{task_id}/events", Methods(get=tasks.TaskEvents())),
         _path("/v1/releases", get=releases.list_releases, post=releases.build_release),
+        _path("/v1/knowledge-bases", get=releases.list_knowledge_bases),
+        _path("/v1/releases/{release_id}/diff", get=releases.diff_release),
         _path("/v1/releases/rollback", post=releases.roll_back_release),
         _path("/v1/releases/{release_id}/activate", post=releases.activate_release),
         _path("/v1/revocations", get=releases.list_revocations, post=releases.revoke),

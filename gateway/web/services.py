@@ -12,6 +12,7 @@ from gateway.admission.rate import RequestRate
 from gateway.answer.orchestrator import Orchestrator
 from gateway.answer.search import PermittedSearch
 from gateway.ingest.catalog import ReleaseStore, TaskStore, VersionStore
+from gateway.ingest.governance import Governance
 from gateway.ingest.objects import ObjectStore
 from gateway.observe.audit import AuditLog
 from gateway.observe.metrics import Metrics
@@ -25,7 +26,7 @@ from gateway.web.readiness import Readiness
 
 
 class KnowledgeCatalog(
-    TaskStore, VersionStore, ReleaseStore, RevocationCatalog, ApiKeyStore, AuditLog, Protocol
+    TaskStore, VersionStore, ReleaseStore, Governance, RevocationCatalog, ApiKeyStore, AuditLog, Protocol
 ):
     """The catalog as the routes see it: one object, several ports."""
 
@@ -50,6 +51,7 @@ class Services:
     metrics: Metrics
     rate: RequestRate
     sessions: Bulkhead
+    task_streams: Bulkhead
     bulkheads: tuple[Bulkhead, ...]
     readiness: Readiness
     wake_worker: Callable[[], None]

@@ -23,6 +23,11 @@ def encode(sequence: int, event: Event) -> bytes:
     return b"event: %b\nid: %d\ndata: %b\n\n" % (_NAMES[type(event)], sequence, orjson.dumps(event))
 
 
+def frame(name: bytes, sequence: int, content: object) -> bytes:
+    """One event of a stream that isn't an answer."""
+    return b"event: %b\nid: %d\ndata: %b\n\n" % (name, sequence, orjson.dumps(content))
+
+
 async def _encoded(session: Session) -> AsyncIterator[bytes]:
     async for sequence, event in session.events():
         yield encode(sequence, event)
@@ -133,6 +138,31 @@ async def stream_session(
         # Without it the server would close, and wait for ever for the reader to take the rest.
         if connection is not None:
             connection.abort()
+
+
+async def stream_frames(
+    frames: AsyncIterator[bytes], settings: Settings, scope: Scope, receive: Receive, send: Send
+) -> None:
+    """Sends encoded events until they end or the client leaves; a reader too slow is cut off."""
+    response = _EventStream(
+        frames,
+        headers={"Cache-Control": "no-store"},
+        sep="\n",
+        ping=settings.heartbeat_s,
+        ping_message_factory=_heartbeat,
+        shutdown_grace_period=settings.drain_s + 1,
+    )
+    connection = connection_of(scope)
+    if connection is not None:
+        connection.leave_with_eof()
+    with anyio.CancelScope() as sending:
+        timely = _TimelySend(send, settings.send_timeout_s, sending.cancel)
+        try:
+            await response(scope, receive, timely)
+        finally:
+            timely.close()
+    if timely.late and connection is not None:
+        connection.abort()
 
 
 def _taken_before_the_end(session: Session, connection: Connection | None, send: Send) -> Send:

@@ -84,8 +84,8 @@ DOORS = [
     Door("GET", "/v1/search?query=limit", "ask"),
     Door("GET", "/v1/sources/{chunk_id}", "ask"),
     Door("POST", "/v1/documents", "ingest", upload_body(), MULTIPART),
-    Door("GET", "/v1/documents?knowledge_base=handbook", "ingest"),
-    Door("GET", "/v1/documents/{document_id}", "ingest"),
+    Door("GET", "/v1/documents?knowledge_base=handbook", "ingest", or_scope="release"),
+    Door("GET", "/v1/documents/{document_id}", "ingest", or_scope="release"),
     Door("DELETE", "/v1/documents/{document_id}", "ingest"),
     Door("GET", "/v1/tasks/{task_id}", "ingest", or_scope="release"),
     Door("DELETE", "/v1/tasks/{task_id}", "ingest", or_scope="release"),
@@ -93,6 +93,8 @@ DOORS = [
     Door("POST", "/v1/releases", "release", json_body(knowledge_base="handbook"), JSON),
     Door("POST", "/v1/releases/rollback", "release", json_body(knowledge_base="handbook"), JSON),
     Door("POST", "/v1/releases/{release_id}/activate", "release", b"{}", JSON),
+    Door("GET", "/v1/releases/{release_id}/diff", "release"),
+    Door("GET", "/v1/knowledge-bases", "release"),
     Door("GET", "/v1/revocations", "revoke"),
     Door("POST", "/v1/revocations", "revoke", json_body(kind="user", id="mallory", reason="left"), JSON),
     Door("POST", "/v1/revocations/{revocation_id}/lift", "revoke"),
@@ -102,6 +104,16 @@ DOORS = [
     Door("POST", "/v1/apikeys", "operate", json_body(name="ci", scopes=["ask"]), JSON),
     Door("DELETE", "/v1/apikeys/{key_id}", "operate"),
     Door("POST", "/v1/answers/{request_id}/ack", "ask", json_body(), JSON),
+    Door("PUT", "/v1/documents/{document_id}/acl", "ingest", json_body(allow=["group:staff"]), JSON),
+    Door(
+        "POST",
+        "/v1/documents/{document_id}/approval",
+        "release",
+        json_body(document_version=1, decision="approve"),
+        JSON,
+    ),
+    Door("GET", "/v1/tasks", "ingest", or_scope="release"),
+    Door("GET", "/v1/tasks/{task_id}/events", "ingest", or_scope="release"),
 ]
 
 

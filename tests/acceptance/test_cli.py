@@ -267,6 +267,12 @@ MISTAKES: dict[str, tuple[str, ...]] = {
     "no_such_path": ("import", "no-such-file.md", "--kb", "k", "--allow", "public"),
     "unknown_act": ("releases", "frobnicate", "--kb", "k"),
     "no_release": ("releases", "activate", "--kb", "k"),
+    "no_diff": ("releases", "diff"),
+    "no_task": ("tasks", "show"),
+    "no_document": ("documents", "delete"),
+    "bad_acl": ("import", ".", "--kb", "k", "--allow", "everybody"),
+    "prune_a_file": ("import", __file__, "--kb", "k", "--allow", "public", "--prune"),
+    "no_jobs": ("import", ".", "--kb", "k", "--allow", "public", "--jobs", "0"),
     "unknown_kind": ("revoke", "cat", "tom", "--reason", "r"),
     "no_reason": ("revoke", "user", "tom"),
     "ttl": ("token", "--tenant", "t", "--subject", "s", "--scope", "ask", "--ttl", "5x"),
@@ -308,7 +314,8 @@ async def test_a_folder_with_one_broken_file_activates_nothing(
     command = ("import", str(folder), "--kb", "notes", "--allow", "group:staff", "--activate")
     broken = await run_command(*command, env=env)
     assert (broken.code, broken.out) == (FAILED, "")
-    assert "failed: deep/empty.md: blank" in broken.err
+    assert "failed (blank, 1): " in broken.err
+    assert "  deep/empty.md: " in broken.err
     assert "1 of 2 documents are ready in notes." in broken.err
     assert "Nothing was activated" in broken.err
     assert ".git" not in broken.err
@@ -351,12 +358,70 @@ async def test_releases_are_built_activated_and_rolled_back(gateway: GatewayProc
     rolled = json.loads((await act("rollback", "--json")).out)
     assert (rolled["knowledge_base"], rolled["release_sequence"]) == ("shelf", 3)
     await gateway.learn({"c.md": "# C\n\nThe third shelf holds charts.\n"}, activate="false", **shelf)
-    assert (await act("build")).out == "Release 4 of shelf is active.\n"
+    built_only = json.loads((await act("build", "--no-activate", "--json")).out)["release_id"]
+    (changes,) = (await told_of(env, "releases", "diff", built_only, "--json")).lines
+    assert [document["source"] for document in changes["documents"]["added"]] == ["c.md"]
+    assert "c.md (version 1)" in (await told_of(env, "releases", "diff", built_only)).out
+    (shown,) = (await act("show", built_only, "--json")).lines
+    assert (shown["release_id"], shown["state"]) == (built_only, "READY")
+    assert (await act("activate", built_only)).out == "Release 4 of shelf is active.\n"
     listed = (await act("list", "--json")).lines
     assert sorted(release["state"] for release in listed) == ["ACTIVE", "RETIRED", "RETIRED"]
     table = (await act("list")).out.splitlines()
     assert len(table) == 1 + len(listed)
     assert all(any(release["release_id"] in line for line in table) for release in listed)
+
+
+async def told_of(env: dict[str, str], *command: str) -> Finished:
+    """A command that has worked, and had nothing to complain about."""
+    done = await run_command(*command, env=env)
+    assert (done.code, done.err) == (DONE, ""), done
+    return done
+
+
+async def test_documents_and_tasks_can_be_looked_at(embedded_gateway: GatewayProcess) -> None:
+    """Each for people and for programs, with the ids whole however narrow the terminal is."""
+    env = told(embedded_gateway, "ingest") | {"COLUMNS": "20"}
+    task = await embedded_gateway.learn({"desk.md": "# Desk\n\nThe desk is oak.\n"}, knowledge_base="desks")
+    (documents, tasks, shown, watched) = await asyncio.gather(
+        told_of(env, "documents", "list", "--kb", "desks", "--json"),
+        told_of(env, "tasks", "list", "--kb", "desks", "--json"),
+        told_of(env, "tasks", "show", task["task_id"]),
+        told_of(env, "tasks", "watch", task["task_id"]),
+    )
+    (document,) = documents.lines
+    assert (document["source"], document["standing"]["document_version"]) == ("desk.md", 1)
+    assert [one["task_id"] for one in tasks.lines] == [task["task_id"]]
+    assert "desk.md" in shown.out
+    assert watched.out == "succeeded\n"
+    (table, spoken, task_table) = await asyncio.gather(
+        told_of(env, "documents", "list", "--kb", "desks"),
+        told_of(env, "documents", "show", document["document_id"]),
+        told_of(env, "tasks", "list", "--kb", "desks"),
+    )
+    assert document["document_id"] in table.out.splitlines()[1]
+    assert "desk.md" in spoken.out
+    assert task["task_id"] in task_table.out.splitlines()[1]
+
+
+async def test_a_deleted_document_is_gone_and_its_clean_up_can_be_followed(
+    embedded_gateway: GatewayProcess,
+) -> None:
+    """`documents delete` names the task; that one tells what was removed and what remains."""
+    env = told(embedded_gateway, "ingest")
+    task = await embedded_gateway.learn({"lamp.md": "# Lamp\n\nThe lamp is brass.\n"}, knowledge_base="lamps")
+    deleted = await told_of(env, "documents", "delete", task["documents"][0]["document_id"], "--json")
+    (answer,) = deleted.lines
+    await told_of(env, "tasks", "watch", answer["task_id"])
+    listed, shown, again = await asyncio.gather(
+        told_of(env, "documents", "list", "--kb", "lamps", "--json"),
+        told_of(env, "tasks", "show", answer["task_id"]),
+        run_command("documents", "delete", answer["document_id"], env=env),
+    )
+    assert listed.lines == []
+    assert "removed" in shown.out
+    assert "remains" in shown.out
+    assert (again.code, again.err.partition(":")[0]) == (FAILED, "not_found")
 
 
 async def test_a_revoked_user_is_refused_at_once(gateway: GatewayProcess) -> None:

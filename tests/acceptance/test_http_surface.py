@@ -96,7 +96,7 @@ async def api(worlds: Worlds | None = None, **options: Any) -> AsyncIterator[Api
 # -- search and sources ----------------------------------------------------------------------------
 
 RESULT_FIELDS = {
-    *("chunk_id", "document_id", "document_version", "title", "section", "page", "uri", "content"),
+    *("chunk_id", "document_id", "document_version", "title", "section", "page", "uri", "content", "risk"),
     *("score", "raw_score", "score_label", "hit_reason"),
 }
 

@@ -27,6 +27,8 @@ DOORS = [
     ("GET", "/v1/sources/c1", None),
     ("GET", "/v1/documents?knowledge_base=handbook", None),
     ("DELETE", "/v1/documents/d1", None),
+    ("PUT", "/v1/documents/d1/acl", {"allow": ["public"]}),
+    ("POST", "/v1/documents/d1/approval", {"document_version": 1, "decision": "approve"}),
     ("GET", "/v1/tasks/t1", None),
     ("DELETE", "/v1/tasks/t1", None),
     ("GET", "/v1/releases?knowledge_base=handbook", None),

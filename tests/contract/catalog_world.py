@@ -9,8 +9,11 @@ from gateway.access.authorizer import AccessCatalog, DocumentRef, DocumentStandi
 from gateway.access.classes import Acl
 from gateway.access.scope import AccessScope
 from gateway.ingest.catalog import ReleaseStore, TaskStore, VersionStore
+from gateway.ingest.governance import Governance, MoveStore
+from gateway.ingest.journal import JournalOutbox
 from gateway.ingest.plan import Activation, ReleasePlan
-from gateway.ingest.task import Ending, TaskClaim, TaskState
+from gateway.ingest.references import ReclaimStore, ReferenceStore, RemainsStore
+from gateway.ingest.task import Ending, TaskClaim, TaskKind, TaskState
 from gateway.ingest.uploads import Accepted, ImportRequest, NewDocument
 from gateway.ingest.version import BuiltVersion, ManifestEntry, VectorPlace
 from gateway.observe.audit import AuditLog
@@ -50,6 +53,12 @@ class Catalog(
     RevocationCatalog,
     AuditLog,
     Lexicon,
+    RemainsStore,
+    ReferenceStore,
+    ReclaimStore,
+    Governance,
+    MoveStore,
+    JournalOutbox,
     Protocol,
 ):
     """All catalog ports at once: what every implementation must be."""
@@ -156,9 +165,13 @@ class World:
         return await self.catalog.accept_import(import_of(*documents, kb=kb, tenant=tenant))
 
     async def claim(self, lease_s: float = 30.0, attempts: int = 5) -> TaskClaim:
-        claim = await self.catalog.claim("worker", lease_s, attempts)
-        assert claim is not None
-        return claim
+        """The next task but clean-ups, which end without having done anything."""
+        while True:
+            claim = await self.catalog.claim("worker", lease_s, attempts)
+            assert claim is not None
+            if claim.kind is not TaskKind.CLEANUP:
+                return claim
+            await self.catalog.finish(claim, Ending(TaskState.SUCCEEDED))
 
     async def build_versions(self, claim: TaskClaim) -> None:
         """Takes every open version of the task to READY, one chunk each."""

@@ -68,6 +68,9 @@ async def test_a_release_begins_as_a_snapshot_of_what_is_ready(world: World) -> 
     assert plan.documents == (
         PlannedDocument(
             ref=ref,
+            source="a",
+            media_type="text/plain",
+            original_key=document.original_key,
             title="A title",
             uri="file:a",
             category="faq",
@@ -76,7 +79,7 @@ async def test_a_release_begins_as_a_snapshot_of_what_is_ready(world: World) -> 
             sensitivity=3,
             author="an author",
             approval="unreviewed",
-            risk=("external",),
+            risk=("external", "unreviewed"),
             acl_class=1,
             parser_version="parser/1",
             splitter_version="splitter/1",
@@ -98,6 +101,7 @@ async def test_a_release_begins_as_a_snapshot_of_what_is_ready(world: World) -> 
         sequence=None,
         base_sequence=0,
         space_id=SPACE.space_id,
+        config=CONFIG,
         manifest_hash=plan.manifest_hash,
         documents=1,
         chunks=1,

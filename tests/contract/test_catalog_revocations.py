@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.access.authorizer import RevocationSet
+from gateway.access.authorizer import DocumentRef, RevocationSet
 from gateway.errors import KnowledgeBaseNotFound, NotFound
 from gateway.stream.revocation import RevocationKind, RevocationRecord
 from tests.contract.catalog_world import HOSTILE_NAMES, World, upload
@@ -47,6 +47,7 @@ async def test_a_revocation_is_in_force_at_once(world: World, kind: RevocationKi
         revocation_epoch=before + 1,
         created_at=world.clock(),
         lifted_at=None,
+        task_id=record.task_id,
     )
     assert await world.epoch() == before + 1
     assert await world.catalog.revocations("acme") == _set_of(kind, subject)
@@ -187,18 +188,20 @@ async def test_news_are_what_came_after_an_epoch_and_still_holds(world: World) -
 
 
 async def test_news_say_which_documents_were_deleted_and_when(world: World) -> None:
-    """Of those that are asked about, and only while they stay deleted."""
+    """Of the versions that are asked about; one that was imported after the deletion is another."""
     accepted = await world.accept(upload("a"), upload("b"), upload("c"))
-    a, b, c = (document.document_id for document in accepted.documents)
-    for document_id in (a, b):
-        await world.catalog.delete_document("acme", document_id)
+    a, b, c = (DocumentRef(d.document_id, d.document_version) for d in accepted.documents)
+    for ref in (a, b):
+        await world.catalog.delete_document("acme", ref.document_id)
     deleted_at = world.clock()
-    news = await world.catalog.revocations_since("acme", 0, [a, c, "no-such-id"])
+    unknown = [DocumentRef("no-such-id", 1), DocumentRef(a.document_id, 2), DocumentRef(a.document_id, 0)]
+    news = await world.catalog.revocations_since("acme", 0, [a, c, *unknown])
     assert news.deletions == {a: deleted_at}
     assert (await world.catalog.revocations_since("globex", 0, [a])).deletions == {}
     assert (await world.catalog.revocations_since("acme", 0)).deletions == {}
     await world.accept(upload("a"))
-    assert (await world.catalog.revocations_since("acme", 0, [a, b])).deletions == {b: deleted_at}
+    again = DocumentRef(a.document_id, 2)
+    assert (await world.catalog.revocations_since("acme", 0, [a, again])).deletions == {a: deleted_at}
 
 
 async def test_the_stamps_of_many_tenants_are_each_ones_own(world: World) -> None:

@@ -13,7 +13,7 @@ from gateway.errors import (
     KnowledgeBaseNotFound,
     StaleFence,
 )
-from gateway.ingest.task import Ending, TaskClaim, TaskDocument, TaskKind, TaskRecord, TaskState
+from gateway.ingest.task import CANCELLED, Ending, TaskClaim, TaskDocument, TaskKind, TaskRecord, TaskState
 from gateway.ingest.uploads import NewDocument
 from gateway.release.model import ReleaseState, VersionState
 from gateway.stream.revocation import RevocationKind
@@ -399,6 +399,8 @@ async def test_a_task_is_tried_only_so_often(world: World) -> None:
     assert await world.catalog.claim("worker", 30, 3) is None
     task = await _task(world, accepted.task_id)
     assert (task.state, task.error_code) == (TaskState.FAILED, "attempts_exhausted")
+    assert (task.error_detail or "").startswith("it was begun 3 times")
+    assert (task.error_detail or "").endswith("last stage: accepted")
 
 
 async def test_a_task_given_back_is_free_at_once_and_costs_no_attempt(world: World) -> None:
@@ -449,15 +451,43 @@ async def test_a_cancelled_task_without_a_worker_ends_instead_of_being_claimed(
         world.clock.advance(30)
     assert (await world.claim()).task_id == next_up.task_id
     task = await _task(world, accepted.task_id)
-    assert (task.state, task.error_code) == (TaskState.CANCELLED, None)
+    assert (task.state, task.error_code) == (TaskState.CANCELLED, "cancelled")
 
 
-async def test_a_cancelled_import_is_taken_up_by_the_next_identical_one(world: World) -> None:
-    """The version that was never built is built for whoever asks next."""
+_ENDS = [Ending(TaskState.FAILED, "deadline_exceeded", "too slow"), CANCELLED]
+
+
+@pytest.mark.parametrize("ending", _ENDS, ids=lambda ending: ending.code)
+async def test_a_task_that_ends_badly_leaves_no_version_unbuilt(world: World, ending: Ending) -> None:
+    """What is READY stays, the rest is FAILED with the task's reason; importing again makes new versions."""
+    accepted = await world.accept(upload("a"), upload("b"), upload("c"))
+    claim = await world.claim()
+    a, b, _ = await world.catalog.unfinished_versions(claim)
+    for state in (VersionState.BUILDING, VersionState.VALIDATING):
+        await world.catalog.advance_version(claim, a.ref, state)
+    await world.catalog.complete_version(claim, built(a.ref, "text"))
+    await world.catalog.advance_version(claim, b.ref, VersionState.BUILDING)
+    await world.catalog.finish(claim, ending)
+    documents = (await _task(world, accepted.task_id)).documents
+    assert [d.state for d in documents] == ["READY", "FAILED", "FAILED"]
+    assert {d.error for d in documents} == {None, f"{ending.code}: {ending.detail}"}
+    again = await world.accept(upload("a"), upload("b"))
+    assert [d.document_version for d in again.documents] == [1, 2]
+
+
+async def test_a_waiting_import_that_is_cancelled_leaves_no_version_unbuilt(world: World) -> None:
+    """Nobody ever began it."""
+    accepted = await world.accept(upload("a"))
+    await world.catalog.request_cancel("acme", accepted.task_id)
+    assert (await _task(world, accepted.task_id)).documents[0].state == "FAILED"
+
+
+async def test_a_version_that_another_live_import_names_is_left_to_it(world: World) -> None:
+    """Two people sent the same; one changes his mind."""
     first = await world.accept(upload("a"))
-    await world.catalog.request_cancel("acme", first.task_id)
     second = await world.accept(upload("a"))
     assert second.documents == first.documents
+    await world.catalog.request_cancel("acme", first.task_id)
     await world.build_versions(await world.claim())
     assert (await _task(world, second.task_id)).documents[0].state == "READY"
 
@@ -478,6 +508,7 @@ _WRITES: dict[str, _Write] = {
     "progress": lambda w, c, ref, rid: w.catalog.progress(c, "late", 9, 9),
     "finish": lambda w, c, ref, rid: w.catalog.finish(c, Ending(TaskState.SUCCEEDED)),
     "release_claim": lambda w, c, ref, rid: w.catalog.release_claim(c),
+    "put_off": lambda w, c, ref, rid: w.catalog.put_off(c, "late", 9),
     "unfinished_versions": lambda w, c, ref, rid: w.catalog.unfinished_versions(c),
     "advance_version": lambda w, c, ref, rid: w.catalog.advance_version(c, ref, VersionState.VALIDATING),
     "complete_version": lambda w, c, ref, rid: w.catalog.complete_version(c, built(ref, "late")),

@@ -1,5 +1,7 @@
 """Contract of VersionStore: building versions, where vectors lie, listing and deleting documents."""
 
+from dataclasses import replace
+
 import pytest
 
 from gateway.access.authorizer import DocumentRef
@@ -135,6 +137,32 @@ async def test_completing_twice_changes_nothing(world: World) -> None:
     await world.catalog.complete_version(claim, built(ref, "three", title="Second"))
     plan = await world.catalog.begin_release(claim, SPACE, CONFIG)
     assert [(d.title, d.manifest) for d in plan.documents] == [("First", first.manifest)]
+
+
+@pytest.mark.parametrize(
+    ("given", "holds"),
+    [((None, None), (10, 20)), ((5, None), (5, 20)), ((None, 30), (10, 30)), ((50, None), (50, None))],
+)
+async def test_a_version_holds_as_its_document_says_where_its_importer_said_nothing(
+    world: World, given: tuple[int | None, int | None], holds: tuple[int | None, int | None]
+) -> None:
+    """For the re-check and for its chunks; the same upload again is still the same version."""
+    new = upload("a", valid_from=given[0], valid_until=given[1])
+    accepted = await world.accept(new)
+    claim, ref = await world.claim(), DocumentRef(accepted.documents[0].document_id, 1)
+    for state in PATHS[VersionState.VALIDATING]:
+        await _move(world, claim, ref, state)
+    said = replace(built(ref, "one"), valid_from=10, valid_until=20)
+    await world.catalog.complete_version(claim, said)
+    await world.catalog.complete_version(claim, replace(said, valid_from=11))
+    standing = await world.standing(ref)
+    assert standing is not None
+    assert (standing.valid_from, standing.valid_until) == holds
+    [planned] = (await world.catalog.begin_release(claim, SPACE, CONFIG)).documents
+    assert (planned.valid_from, planned.valid_until) == holds
+    await world.catalog.finish(claim, Ending(TaskState.SUCCEEDED))
+    [again] = (await world.accept(new)).documents
+    assert again.document_version == 1
 
 
 async def test_a_refused_completion_leaves_no_vectors(world: World) -> None:

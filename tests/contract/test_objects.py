@@ -1,8 +1,10 @@
 """The object store's contract, over the in-memory twin, a local folder and an S3-compatible server."""
 
 import asyncio
+import time
 from pathlib import Path
 
+import anyio
 import anyio.lowlevel
 import pytest
 from obstore.store import LocalStore
@@ -80,6 +82,52 @@ async def test_a_missing_object_is_not_found(objects: ObjectStore) -> None:
     await objects.delete("missing")
     await objects.delete("folder/object")
     assert not await objects.exists("folder/object")
+
+
+async def listed(objects: ObjectStore, prefix: str) -> dict[str, int]:
+    """Key -> size."""
+    return {found.key: found.size_bytes async for found in objects.list(prefix)}
+
+
+async def test_a_listing_shows_what_lies_below_a_folder(objects: ObjectStore) -> None:
+    """Every key as it was put, with its size; a folder whose name only begins alike is another one."""
+    assert await listed(objects, "originals") == {}
+    for number, key in enumerate(KEYS):
+        await objects.put(f"originals/{key}", b"x" * number)
+    await objects.put("original", b"x")
+    await objects.put("originals2/key", b"x")
+    everything = {f"originals/{key}": number for number, key in enumerate(KEYS)}
+    assert await listed(objects, "originals") == everything
+    assert await listed(objects, "originals/知识") == {"originals/知识/🦊.pdf": KEYS.index("知识/🦊.pdf")}
+    await objects.delete("originals/c#1")
+    assert "originals/c#1" not in await listed(objects, "originals")
+    assert len(await listed(objects, "")) == len(KEYS) + 1
+    for bad in ("..", "a//b", "originals/"):
+        with pytest.raises(InvalidField):
+            await listed(objects, bad)
+
+
+async def test_a_listing_goes_past_one_page(objects: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Buckets list a bounded number of keys at once: a thousand, and here three."""
+    monkeypatch.setenv("MOTO_S3_DEFAULT_MAX_KEYS", "3")
+    keys = [f"many/{number}" for number in range(8)]
+    for key in keys:
+        await objects.put(key, b"")
+    assert sorted(await listed(objects, "many")) == keys
+
+
+async def test_putting_an_object_again_makes_it_new(objects: ObjectStore) -> None:
+    """Its age counts from the last put, whatever the content."""
+    began = time.time()
+    await objects.put("a/key", b"same")
+    [first] = [found.modified async for found in objects.list("a")]
+    assert first >= began - 2  # S3 tells whole seconds
+    with anyio.fail_after(20):
+        modified = first
+        while modified == first:
+            await objects.put("a/key", b"same")
+            [modified] = [found.modified async for found in objects.list("a")]
+    assert modified > first
 
 
 @pytest.mark.parametrize("key", BAD_KEYS)

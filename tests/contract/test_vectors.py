@@ -7,6 +7,8 @@ from dataclasses import replace
 from itertools import count
 from typing import Any
 
+import anyio
+import anyio.lowlevel
 import pytest
 import pytest_asyncio
 from hypothesis import HealthCheck, given, settings
@@ -27,6 +29,7 @@ from gateway.errors import (
     VectorStoreUnavailable,
 )
 from gateway.release.model import EmbeddingSpace
+from gateway.retrieval.query import ScopedQuery
 from gateway.retrieval.store import Row
 from tests.contract.vector_world import (
     EAST,
@@ -48,6 +51,15 @@ from tests.harness.milvus_server import MilvusServer
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 _numbers = count()
+#: a collection of its own, in which nobody else writes
+WIDE = EmbeddingSpace("contract/wide", "test", 3)
+
+
+async def until_seen(store: Store, asked: ScopedQuery, names: list[str], expected: set[str]) -> None:
+    """By all three routes, as soon as a reader that is a little behind its writes has caught up."""
+    with anyio.fail_after(10):
+        while await seen(store, asked, names) != [expected] * 3:
+            await anyio.lowlevel.checkpoint()
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
@@ -56,7 +68,7 @@ async def embedded(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Mi
     child = LiteChild(tmp_path_factory.mktemp("vectors"))
     await child.start()
     # batches of two, so that a write of several rows is several calls
-    store = MilvusStore(child.endpoint, batch_rows=2)
+    store = MilvusStore(child.endpoint, batch_rows=2, listed_rows=4)
     try:
         await store.prepare(SPACE)
         yield store
@@ -76,7 +88,7 @@ async def memory() -> MemoryVectors:
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def real(milvus: MilvusServer) -> AsyncIterator[MilvusStore]:
     """A server's store, as a deployment has it."""
-    store = MilvusStore(lambda: Endpoint(milvus.uri), server_layout, batch_rows=2)
+    store = MilvusStore(lambda: Endpoint(milvus.uri), server_layout, batch_rows=2, listed_rows=4)
     try:
         await store.prepare(SPACE)
         yield store
@@ -230,6 +242,79 @@ async def test_dropping_a_revision_leaves_the_others(store: Store, revision: str
         await store.dense(query(revision=second), EAST, 1, soon())
 
 
+async def test_deleting_a_document_leaves_everything_else(store: Store, revision: str) -> None:
+    """Its rows go, in any number; other documents, revisions, tenants and bases keep theirs."""
+    second = revision + " second"
+    mine: dict[str, Any] = {"document_id": "doomed", "kb_revision": revision}
+    await fill(
+        store,
+        revision,
+        *(row(f"doomed {n}", **mine) for n in range(5)),
+        row("other document", kb_revision=revision),
+        row("other tenant", **mine, tenant_id="t2"),
+        row("other base", **mine, kb_id="k2"),
+    )
+    await fill(store, second, row("doomed 0", document_id="doomed", kb_revision=second))
+    names = [f"doomed {n}" for n in range(5)] + ["other document"]
+    assert await seen(store, query(revision=revision), names) == [set(names)] * 3
+    assert await store.delete_document(SPACE, revision, "t", "k", "doomed") == 5
+    assert await store.count(SPACE, revision) == 3
+    await until_seen(store, query(revision=revision), names, {"other document"})
+    assert (
+        await seen(store, query(tenant="t2", revision=revision), ["other tenant"]) == [{"other tenant"}] * 3
+    )
+    assert await seen(store, query(kb="k2", revision=revision), ["other base"]) == [{"other base"}] * 3
+    assert await seen(store, query(revision=second), ["doomed 0"]) == [{"doomed 0"}] * 3
+    assert await store.delete_document(SPACE, revision, "t", "k", "doomed") == 0
+
+
+async def test_a_revision_without_its_last_document_is_empty_and_not_missing(
+    store: Store, revision: str
+) -> None:
+    """Whoever still reads it finds nothing; what never was has nothing to delete."""
+    await fill(store, revision, row(kb_revision=revision, document_id="last"))
+    assert await store.delete_document(SPACE, revision, "t", "k", "last") == 1
+    await until_seen(store, query(revision=revision), ["one"], set())
+    assert await store.delete_document(SPACE, "never was", "t", "k", "last") == 0
+    assert await store.delete_document(EmbeddingSpace("never/made", "test", 3), "r", "t", "k", "d") == 0
+
+
+@pytest.mark.parametrize("name", HOSTILE.values(), ids=HOSTILE.keys())
+async def test_deleting_a_document_of_a_hostile_name_deletes_it_alone(
+    store: Store, revision: str, name: str
+) -> None:
+    """The name is matched literally in all four places."""
+    revision += name
+    own = row("own", kb_revision=revision, tenant_id=name, kb_id=name, document_id=name)
+    await fill(store, revision, own, row("victim", kb_revision=revision))
+    assert await store.delete_document(SPACE, revision, name, name, name) == 1
+    assert await store.count(SPACE, revision) == 1
+
+
+async def test_a_store_lists_its_revisions(store: Store, revision: str) -> None:
+    """Each with its rows, whoever made it; one that was dropped or lost its last row isn't listed."""
+    names = [f"{revision} {name}" for name in ("kept", "dropped", "emptied", 'odd "name\\')]
+    for number, name in enumerate(names, start=1):
+        await fill(store, name, *(row(f"c{n}", kb_revision=name, document_id="d") for n in range(number)))
+    await store.drop(SPACE, names[1])
+    await store.delete_document(SPACE, names[2], "t", "k", "d")
+    listed = {name: rows for name, rows in (await store.revisions(SPACE)).items() if name in names}
+    assert listed == {names[0]: 1, names[3]: 4}
+    assert await store.revisions(EmbeddingSpace("never/made", "test", 3)) == {}
+
+
+async def test_a_listing_goes_past_one_page_of_rows(store: Store, revision: str) -> None:
+    """A collection is read in bounded parts, here of four rows."""
+    await store.prepare(WIDE)
+    one, other = f"{revision} wide", f"{revision} narrow"
+    many = [row(f"c{n}", kb_revision=one, embedding_space_id=WIDE.space_id) for n in range(30)]
+    await store.write(WIDE, one, many)
+    await store.write(WIDE, other, [row(kb_revision=other, embedding_space_id=WIDE.space_id)])
+    for name in (one, other):
+        await store.seal(WIDE, name)
+    assert await store.revisions(WIDE) == {one: 30, other: 1}
+
+
 async def test_a_missing_revision_is_an_error_and_an_empty_one_is_not(store: Store, revision: str) -> None:
     """Nothing found and nothing there are told apart, by every route."""
     asked = query(revision=revision)
@@ -250,6 +335,30 @@ async def test_a_missing_collection_is_an_error(store: Store) -> None:
     nowhere = EmbeddingSpace("never/made", "test", 3)
     with pytest.raises(VectorStoreUnavailable):
         await store.dense(query(space=nowhere), EAST, 1, soon())
+
+
+async def test_a_row_written_under_another_class_is_one_row_of_that_class(
+    store: Store, revision: str
+) -> None:
+    """As the class mover does it, after the revision was sealed; its readers are never told it is missing."""
+    await fill(store, revision, row("one", kb_revision=revision), row("two", kb_revision=revision))
+    old, new = (query(revision=revision, classes=classes) for classes in ((1,), (2,)))
+    done = anyio.Event()
+
+    async def read() -> None:
+        while not done.is_set():
+            await seen(store, old, ["one"])
+            await seen(store, new, ["one"])
+            await anyio.lowlevel.checkpoint()
+
+    async with anyio.create_task_group() as readers:
+        readers.start_soon(read)
+        for acl_class in (2, 1, 2):
+            await fill(store, revision, row("one", kb_revision=revision, acl_class=acl_class))
+        done.set()
+    assert await store.count(SPACE, revision) == 2
+    await until_seen(store, new, ["one", "two"], {"one"})
+    await until_seen(store, old, ["one", "two"], {"two"})
 
 
 async def test_writing_again_replaces_rows(store: Store, revision: str) -> None:
@@ -446,3 +555,23 @@ async def test_no_scope_ever_sees_a_row_outside_itself(
         return
     expected = set(_allowed(crowd, names, classes, at, category))
     assert await seen(store, asked, [r.chunk.chunk_id for r in crowd]) == [expected] * 3
+
+
+async def test_what_a_query_may_see_is_counted(store: Store, revision: str) -> None:
+    """Under its whole filter; of a revision that isn't there nothing is said."""
+    own = [row(f"own {n}", kb_revision=revision) for n in range(5)]
+    others = [
+        row("class", kb_revision=revision, acl_class=2),
+        row("later", kb_revision=revision, valid_from=NOW + 1),
+        row("kb", kb_revision=revision, kb_id="other"),
+    ]
+    await fill(store, revision, *own, *others)
+    with anyio.fail_after(10):
+        while await store.permitted(query(revision=revision), soon()) != len(own):
+            await anyio.lowlevel.checkpoint()
+    assert await store.permitted(query(revision=revision, classes=(1, 2)), soon()) == 6
+    assert await store.permitted(query(revision=revision, classes=(3,)), soon()) == 0
+    with pytest.raises(VectorStoreUnavailable):
+        await store.permitted(query(revision=f"not {revision}"), soon())
+    with pytest.raises(UnscopedAccess):
+        await store.permitted(without_classes(query(revision=revision)), soon())

@@ -122,10 +122,10 @@ def check_rows(releases: Sequence[Sequence[Any]], stored: Mapping[str, int]) -> 
 
 def told(title: str, hits: Counter[str], ledger: Ledger, releases: Sequence[Sequence[Any]]) -> str:
     """The counts. That nothing was lost, doubled or left over has been asserted by now."""
-    states = Counter(state for _, state, *_ in releases)
+    states = dict(sorted(Counter(state for _, state, *_ in releases).items()))
     faults = ", ".join(f"{count} {name}" for name, count in sorted(hits.items()))
     return (
         f"{title}: {hits.total()} rounds ({faults}); {len(ledger.texts)} documents, "
-        f"{len(ledger.tasks)} tasks, {len(ledger.unsure)} uploads sent again; releases {dict(sorted(states.items()))}; "
+        f"{len(ledger.tasks)} tasks, {len(ledger.unsure)} uploads sent again; releases {states}; "
         "lost, doubled, early and orphaned: none"
     )

@@ -16,11 +16,18 @@ from gateway.admission.bulkhead import Bulkhead
 from gateway.context import Deadline
 from gateway.ingest.building import build_document
 from gateway.ingest.catalog import ReleaseStore, TaskStore, VersionStore
+from gateway.ingest.cleanup import CleanupWork
 from gateway.ingest.document import BuiltDocument
+from gateway.ingest.embedding import TextVectors
+from gateway.ingest.governance import Governance, MoveStore
 from gateway.ingest.importing import ImportWork, ReleaseWork
+from gateway.ingest.mover import MoveWork
 from gateway.ingest.objects import ObjectStore
 from gateway.ingest.pipeline import ImportPipeline
+from gateway.ingest.reclaimer import ReclaimWork
+from gateway.ingest.references import ReclaimPolicy, ReclaimStore, ReferenceStore, RemainsStore
 from gateway.ingest.releaser import Releaser
+from gateway.ingest.removal import Removal
 from gateway.ingest.task import TaskClaim, TaskKind, TaskRecord, TaskWork
 from gateway.ingest.uploads import Accepted, ImportRequest, NewDocument
 from gateway.ingest.validator import Validator
@@ -29,11 +36,14 @@ from gateway.release.catalog import ReleaseCatalog
 from gateway.release.model import EmbeddingSpace, ReleaseRecord, RetrievalConfig, RetrievalRelease
 from gateway.retrieval.chunk import Chunk
 from gateway.retrieval.embedding import Vector
+from gateway.retrieval.lexicon import Lexicon
 from gateway.retrieval.query import ScopedQuery
 from gateway.retrieval.store import ChunkReader, ChunkWriter
 from gateway.stream.revocation import RevocationCatalog
 
 CONFIG = RetrievalConfig("open/1", w_similarity=1.0, w_coverage=1.0, bias=0.0)
+#: how long what a rollback may want is kept
+WINDOW_S = 3600.0
 TENANT = "acme"
 KB = "handbook"
 STAFF = Acl.parse(["group:staff"], [])
@@ -48,7 +58,19 @@ TEXTS = {
 
 
 class Catalog(
-    AccessCatalog, ReleaseCatalog, TaskStore, VersionStore, ReleaseStore, RevocationCatalog, Protocol
+    AccessCatalog,
+    ReleaseCatalog,
+    TaskStore,
+    VersionStore,
+    ReleaseStore,
+    RevocationCatalog,
+    RemainsStore,
+    ReferenceStore,
+    ReclaimStore,
+    Governance,
+    MoveStore,
+    Lexicon,
+    Protocol,
 ):
     """The catalog's ports that an import touches or a test looks through."""
 
@@ -73,8 +95,8 @@ class Clock:
 class RecordingEmbedder(FixedEmbedder):
     """Remembers every text it was given."""
 
-    def __init__(self, space_id: str = "fixed-32-v1") -> None:
-        super().__init__(space_id=space_id)
+    def __init__(self, space_id: str = "fixed-32-v1", max_sensitivity: int = 3) -> None:
+        super().__init__(space_id=space_id, max_sensitivity=max_sensitivity)
         self.texts: list[str] = []
 
     async def embed(self, texts: Sequence[str], deadline: Deadline) -> list[Vector]:
@@ -189,23 +211,43 @@ class ImportWorld:
         self.real = real
         self.embedder = RecordingEmbedder()
         self.parser = DirectParser()
+        self.config = CONFIG
+        self.policy = ReclaimPolicy(WINDOW_S, releases=1)
 
     @property
     def space(self) -> EmbeddingSpace:
         return self.embedder.space
 
-    def releaser(self, catalog: Any = None, vectors: Any = None, objects: Any = None) -> Releaser:
+    def releaser(
+        self,
+        catalog: Any = None,
+        vectors: Any = None,
+        objects: Any = None,
+        embedder: Any = None,
+        parser: Any = None,
+        bulkhead: Bulkhead | None = None,
+    ) -> Releaser:
         catalog, vectors = catalog or self.catalog, vectors or self.vectors
         return Releaser(
             catalog,
             catalog,
             catalog,
             objects or self.objects,
+            parser or self.parser,
             vectors,
             Validator(vectors, vectors),
-            self.space,
-            CONFIG,
+            self.text_vectors(objects, embedder, bulkhead),
+            self.config,
         )
+
+    def removal(self, catalog: Any = None, objects: Any = None, window_s: float = WINDOW_S) -> Removal:
+        return Removal(catalog or self.catalog, objects or self.objects, window_s)
+
+    def text_vectors(
+        self, objects: Any = None, embedder: Any = None, bulkhead: Bulkhead | None = None
+    ) -> TextVectors:
+        bulkhead = bulkhead or Bulkhead("offline_embedding", 1, 60_000)
+        return TextVectors(objects or self.objects, embedder or self.embedder, bulkhead)
 
     def worker(
         self,
@@ -227,13 +269,17 @@ class ImportWorld:
             catalog,
             objects,
             parser or self.parser,
-            embedder or self.embedder,
-            bulkhead or Bulkhead("offline_embedding", 1, 60_000),
+            self.text_vectors(objects, embedder, bulkhead),
         )
-        releaser = self.releaser(catalog, vectors, objects)
+        releaser = self.releaser(catalog, vectors, objects, embedder, parser, bulkhead)
         works: dict[TaskKind, TaskWork] = {
             TaskKind.IMPORT: ImportWork(pipeline, releaser),
             TaskKind.RELEASE: ReleaseWork(releaser),
+            TaskKind.MOVE: MoveWork(catalog, catalog, catalog, objects, vectors or self.vectors),
+            TaskKind.CLEANUP: CleanupWork(
+                catalog, catalog, objects, vectors or self.vectors, self.removal(catalog, objects)
+            ),
+            TaskKind.RECLAIM: ReclaimWork(catalog, catalog, vectors or self.vectors, self.policy),
         }
         return Worker("worker", catalog, works, lease_s=lease_s, attempts=attempts, poll_s=poll_s)
 
@@ -293,9 +339,9 @@ class ImportWorld:
         return claim
 
     async def work(self, accepted: Accepted, worker: Worker | None = None) -> TaskRecord:
-        """Claims the only free task and runs it once."""
-        claim = await self.claim()
-        assert claim.task_id == accepted.task_id
+        """Claims the task and runs it once; clean-ups and moves that come first are done as well."""
+        while (claim := await self.claim()).task_id != accepted.task_id:
+            await self.worker().work(claim)
         await (worker or self.worker()).work(claim)
         return await self.task(accepted)
 
@@ -350,7 +396,7 @@ class ImportWorld:
                 chunks[hit.chunk.chunk_id] = hit.chunk
         fetched = await self.vectors.fetch(query, list(chunks), Deadline.after(20_000))
         assert sorted(fetched, key=lambda chunk: chunk.chunk_id) == [chunks[i] for i in sorted(chunks)]
-        assert len(chunks) == await self.rows_left(release.kb_revision)
+        assert len(chunks) == await self.vectors.count(release.space, release.kb_revision)
         rows = [
             (chunk, tuple(projections[chunk.chunk_id]))
             for chunk in sorted(fetched, key=lambda c: (c.source_uri, c.document_version, c.chunk_index))

@@ -14,6 +14,7 @@ from gateway.access.classes import Acl
 from gateway.access.principal import Principal
 from gateway.adapters.memory.models import Gate
 from gateway.app import create_app
+from gateway.ingest.governance import AclChange
 from gateway.ingest.uploads import ImportRequest, NewDocument
 from gateway.retrieval.chunk import stable_hash
 from gateway.settings import Settings
@@ -206,18 +207,37 @@ async def _delete_over_http(told: Told, port: int) -> int:
     return await _status(port, "DELETE", path, token=told.administrator)
 
 
+async def _delete_and_import_again(told: Told) -> object:
+    """The same bytes for the same people, before anybody has looked at what was deleted."""
+    await told.catalog.delete_document("acme", told.document_id)
+    return await _import(told, "group:staff")
+
+
+async def _delete_and_import_again_over_http(told: Told, port: int) -> int:
+    await _delete_over_http(told, port)
+    return await _import_over_http(told, port, "group:staff")
+
+
 async def _narrow(told: Told) -> object:
     """A new version for other people."""
+    return await _import(told, "group:hr")
+
+
+async def _import(told: Told, allow: str) -> object:
     key = f"originals/{stable_hash(TEXT)}"
-    document = NewDocument(SOURCE, SOURCE, "", key, stable_hash(TEXT), 1, Acl.parse(["group:hr"], []))
+    document = NewDocument(SOURCE, SOURCE, "", key, stable_hash(TEXT), 1, Acl.parse([allow], []))
     return await told.catalog.accept_import(
         ImportRequest("acme", "handbook", "olga", (document,), False, False, 600)
     )
 
 
 async def _narrow_over_http(told: Told, port: int) -> int:
+    return await _import_over_http(told, port, "group:hr")
+
+
+async def _import_over_http(told: Told, port: int, allow: str) -> int:
     lines = ["--b", f'Content-Disposition: form-data; name="file"; filename="{SOURCE}"', "", TEXT]
-    for name, value in (("knowledge_base", "handbook"), ("allow", "group:hr")):
+    for name, value in (("knowledge_base", "handbook"), ("allow", allow)):
         lines += ["--b", f'Content-Disposition: form-data; name="{name}"', "", value]
     return await _status(
         port,
@@ -227,6 +247,17 @@ async def _narrow_over_http(told: Told, port: int) -> int:
         body="\r\n".join([*lines, "--b--", ""]).encode(),
         headers={"Content-Type": "multipart/form-data; boundary=b"},
     )
+
+
+async def _set_acl(told: Told) -> object:
+    change = AclChange("acme", told.document_id, Acl.parse(["group:hr"]), "olga", 600)
+    return await told.catalog.set_acl(change)
+
+
+async def _set_acl_over_http(told: Told, port: int) -> int:
+    path = f"/v1/documents/{told.document_id}/acl"
+    body = json.dumps({"allow": ["group:hr"]}).encode()
+    return await _status(port, "PUT", path, token=told.administrator, body=body, headers=_JSON)
 
 
 async def _revoke_key(told: Told) -> object:
@@ -250,6 +281,13 @@ ACTS = (
     ),
     Act("base", "knowledge_base", _GONE, **_revoked(RevocationKind.KNOWLEDGE_BASE, lambda _: "handbook")),
     Act("deletion", "document", _GONE, _delete, _delete_over_http),
+    Act(
+        "deletion_and_return",
+        "document",
+        "permissions_changed",
+        _delete_and_import_again,
+        _delete_and_import_again_over_http,
+    ),
     Act("acl", "acl_changed", _GONE, _narrow, _narrow_over_http),
     Act("key", "user", "principal_revoked", _revoke_key, _revoke_key_over_http, credential="key"),
     Act(
@@ -259,4 +297,5 @@ ACTS = (
         **_revoked(RevocationKind.USER, lambda _: "ann"),
         credential="key",
     ),
+    Act("document_acl", "acl_changed", _GONE, _set_acl, _set_acl_over_http),
 )

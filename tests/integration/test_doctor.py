@@ -63,6 +63,7 @@ async def healthy(
         "GATEWAY_MILVUS_URI": milvus.uri,
         "GATEWAY_REDIS_URL": redis.fresh(),
         "GATEWAY_OBJECT_STORE_URL": s3.fresh_bucket(),
+        "GATEWAY_JOURNAL_URL": s3.fresh_bucket(),
         "GATEWAY_API_KEY_PEPPER": PEPPER,
         "GATEWAY_CATALOG_CAP_MS": "5000",
     }
@@ -102,7 +103,8 @@ async def test_servers_that_are_well_are_named_with_their_versions(healthy: dict
     for name in ("qa-gateway 0.", "Python 3.", "PostgreSQL 1", "Milvus v2.", "Redis ", "wordllama-256-v1"):
         assert name in told
     assert {one.part for one in found} == {
-        *("settings", "catalog", "embedder", "vector_store", "object_store", "quota", "identity", "model")
+        *("settings", "catalog", "embedder", "vector_store", "object_store"),
+        *("journal", "quota", "identity", "model"),
     }
     assert not Path(healthy["GATEWAY_DATA_DIR"]).exists(), "looking makes nothing"
 
@@ -117,12 +119,14 @@ async def test_every_part_that_is_down_is_named(healthy: dict[str, str]) -> None
         "GATEWAY_EMBEDDING_BASE_URL": f"http://{NOWHERE}/v1",
         "GATEWAY_MODEL_BASE_URL": f"http://{NOWHERE}/v1",
         "GATEWAY_OBJECT_STORE_URL": "s3://no-such-bucket",
+        "GATEWAY_JOURNAL_URL": "s3://no-such-bucket",
     }
     assert complaints(await findings({**healthy, **down})) == {
         ("catalog", "failed", "catalog_unavailable"),
         ("embedder", "failed", "embedder_unavailable"),
         ("vector_store", "failed", "vector_store_unavailable"),
         ("object_store", "failed", "object_store_unavailable"),
+        ("journal", "failed", "journal_unavailable"),
         ("quota", "failed", "quota_unavailable"),
         ("identity", "failed", "identity_unavailable"),
         ("model", "failed", "model_unavailable"),
@@ -210,13 +214,14 @@ async def test_a_redis_that_evicts_and_one_that_is_closed(
 
 
 async def test_a_folder_is_not_shared_and_may_be_open(healthy: dict[str, str]) -> None:
-    """Originals in a folder of this machine, which others may read."""
+    """Originals and the journal in a folder of this machine, which others may read."""
     folder = Path(healthy["GATEWAY_DATA_DIR"])
     folder.mkdir()
     folder.chmod(0o755)
-    del healthy["GATEWAY_OBJECT_STORE_URL"]
+    del healthy["GATEWAY_OBJECT_STORE_URL"], healthy["GATEWAY_JOURNAL_URL"]
     assert complaints(await findings(healthy)) == {
         ("object_store", "warning", "not_shared"),
+        ("journal", "warning", "journal_not_shared"),
         ("settings", "warning", "data_dir_open"),
         *BOTH,
     }

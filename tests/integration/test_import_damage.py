@@ -40,7 +40,7 @@ async def test_lost_vectors_are_computed_again_by_the_next_import(imports: Impor
     """Otherwise nothing with that text could ever be built again."""
     await imports.learn(ONE)
     before = await imports.dump()
-    names = [text_hash(imports.space.space_id, text) for text in imports.embedder.texts]
+    names = [text_hash(text) for text in imports.embedder.texts]
     places = await imports.catalog.vector_places(imports.space.space_id, names)
     (key,) = {place.object_key for place in places.values()}
     whole = await imports.objects.get(key)

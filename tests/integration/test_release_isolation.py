@@ -14,13 +14,23 @@ from gateway.errors import (
     ObjectStoreUnavailable,
     VectorStoreUnavailable,
 )
+from gateway.ingest import chunkfile
+from gateway.ingest.document import BuiltDocument
 from gateway.ingest.task import TaskState
 from gateway.release.model import ReleaseState
 from gateway.retrieval.store import Row
 from tests.harness.serving import serving_world
 from tests.harness.wire import connected
 from tests.harness.world import Hold, World
-from tests.integration.import_world import KB, TENANT, TEXTS, Altered, ImportWorld, RecordingEmbedder
+from tests.integration.import_world import (
+    KB,
+    TENANT,
+    TEXTS,
+    Altered,
+    DirectParser,
+    ImportWorld,
+    RecordingEmbedder,
+)
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -47,13 +57,6 @@ async def objects_gone(get: Any, key: str) -> bytes:
 async def vectors_cut(get: Any, key: str) -> bytes:
     content: bytes = await get(key)
     return content[:-4] if key.startswith("vectors/") else content
-
-
-async def chunks_missing(get: Any, key: str) -> bytes:
-    if key.startswith("chunks/"):
-        raise NotFound
-    content: bytes = await get(key)
-    return content
 
 
 async def refused(_: Any, *arguments: Any) -> None:
@@ -107,7 +110,7 @@ async def test_a_build_that_fails_leaves_the_active_release_and_no_rows(
     accepted = await imports.accept(NEW)
     parts: dict[str, Any] = {part: broken}
     task = await imports.work(accepted, imports.worker(**parts))
-    assert task.state is (TaskState.FAILED if ended else TaskState.RUNNING)
+    assert task.state is (TaskState.FAILED if ended else TaskState.PENDING)
     failed = (await imports.releases())[0]
     assert failed.state is ReleaseState.RECLAIMED
     assert await imports.rows_left(failed.kb_revision) == 0
@@ -179,14 +182,58 @@ async def test_reclaiming_a_revision_takes_its_rows_and_no_others(imports: Impor
     assert await imports.dump() == before
 
 
-async def test_a_missing_chunk_file_ends_the_build_and_not_the_worker(imports: ImportWorld) -> None:
-    """Somebody deleted an object: the task says so, the active release stays."""
+@pytest.mark.parametrize("left", [None, b"", b"[]", chunkfile.dump(BuiltDocument("t", "p", "s", ()))])
+async def test_a_lost_chunk_file_is_made_again_from_the_original(
+    imports: ImportWorld, left: bytes | None
+) -> None:
+    """Gone, empty, overwritten or another document's: the build puts it back and is what it was to be."""
+    lost: dict[str, bytes] = {}
+
+    async def damaged(get: Any, key: str) -> bytes:
+        if not key.startswith("chunks/") or key in lost:
+            return bytes(await get(key))
+        lost[key] = await get(key)
+        if left is None:
+            await imports.objects.delete(key)
+            raise NotFound
+        await imports.objects.put(key, left)
+        return left
+
+    await imports.learn(OLD)
+    await imports.learn(NEW, activate=False)
+    task = await imports.build_release(imports.worker(objects=Altered(imports.objects, get=damaged)))
+    assert (task.state, task.error_detail) == (TaskState.SUCCEEDED, None)
+    assert len(lost) == 3
+    assert {key: await imports.objects.get(key) for key in lost} == lost
+    await imports.catalog.activate(TENANT, str(task.release_id), None)
+    assert (await imports.dump()).sources == {"travel.md", "refund.md", "access.md"}
+
+
+@pytest.mark.parametrize("original", ["lost", "other"])
+async def test_a_document_that_cannot_be_cut_again_keeps_the_release_from_being_built(
+    imports: ImportWorld, original: str
+) -> None:
+    """Its name is told, and what helps; the active release stays."""
     await imports.learn(OLD)
     active, before = await imports.active(), await imports.dump()
     await imports.learn(NEW, activate=False)
-    broken = Altered(imports.objects, get=chunks_missing)
-    task = await imports.build_release(imports.worker(objects=broken))
-    assert (task.state, task.error_code) == (TaskState.FAILED, "not_found")
+
+    async def without(get: Any, key: str) -> bytes:
+        if key.startswith("chunks/") or (original == "lost" and key.startswith("originals/")):
+            raise NotFound
+        return bytes(await get(key))
+
+    class OtherParser(DirectParser):
+        async def build(self, source: str, media_type: str, content: bytes) -> BuiltDocument:
+            return await super().build(source, media_type, b"# Other\n\nCut otherwise.\n")
+
+    broken = Altered(imports.objects, get=without)
+    parser = OtherParser() if original == "other" else DirectParser()
+    task = await imports.build_release(imports.worker(objects=broken, parser=parser))
+    assert (task.state, task.error_code) == (TaskState.FAILED, "document_unusable")
+    assert task.error_detail is not None
+    assert task.error_detail.startswith("access.md: its passages are lost, and ")
+    assert ("import it again" if original == "other" else "upload it again") in task.error_detail
     assert (await imports.active(), await imports.dump()) == (active, before)
 
 

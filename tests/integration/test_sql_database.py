@@ -349,9 +349,11 @@ class _Noting(SqliteDatabase):
         super().__init__(path, lambda: 0.0)
         self.durable: list[bool] = []
 
-    async def write(self, work: Callable[[Connection, float], T], *, durable: bool = False) -> T:
+    async def write(
+        self, work: Callable[[Connection, float], T], *, durable: bool = False, loosely: bool = False
+    ) -> T:
         self.durable.append(durable)
-        return await super().write(work, durable=durable)
+        return await super().write(work, durable=durable, loosely=loosely)
 
 
 async def test_what_protects_people_is_durable(path: Path, catalog: SqlCatalog) -> None:

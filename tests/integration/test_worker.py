@@ -197,11 +197,12 @@ async def test_a_catalog_that_stays_away_stops_the_work(imports: ImportWorld) ->
     """Without heartbeats the lease is over some day: the work ends before that, and is tried again."""
     held = HeldEmbedder(imports)
 
-    async def beat(_: Any, claim: TaskClaim, lease_s: float) -> bool:
+    async def away(*_: Any) -> Any:
         raise CatalogUnavailable
 
     accepted = await imports.accept(ONE)
-    worker = imports.worker(catalog=Altered(imports.catalog, heartbeat=beat), embedder=held, lease_s=0.03)
+    catalog = Altered(imports.catalog, heartbeat=away, put_off=away)
+    worker = imports.worker(catalog=catalog, embedder=held, lease_s=0.03)
     with anyio.fail_after(PATIENCE_S):
         task = await imports.work(accepted, worker)
     assert task.state is TaskState.RUNNING
@@ -258,26 +259,54 @@ TROUBLE: list[Callable[[], GatewayError]] = [
 
 @pytest.mark.parametrize("trouble", TROUBLE, ids=["unavailable", "deadline", "overloaded"])
 async def test_passing_trouble_is_tried_again(imports: ImportWorld, trouble: Any) -> None:
-    """The task doesn't end; the next attempt finishes it."""
-    imports.embedder.error = trouble()
+    """The task doesn't end: it rests and says why; the next attempt finishes it."""
+    imports.embedder.error = error = trouble()
     accepted = await imports.accept(ONE)
-    assert (await imports.work(accepted)).state is TaskState.RUNNING
+    now = imports.clock()
+    resting = await imports.work(accepted)
+    assert (resting.state, resting.trouble) == (TaskState.PENDING, error.code)
+    assert resting.retry_at is not None
+    assert 0.5 <= resting.retry_at - now < PATIENCE_S
+    assert await imports.catalog.claim("other", 600, 5) is None
     imports.embedder.error = None
     imports.clock.advance(700)
-    assert (await imports.work(accepted)).state is TaskState.SUCCEEDED
+    task = await imports.work(accepted)
+    assert (task.state, task.retry_at, task.trouble) == (TaskState.SUCCEEDED, None, None)
 
 
-async def test_trouble_that_stays_uses_up_the_attempts(imports: ImportWorld) -> None:
-    """Two attempts and no third."""
+async def test_trouble_that_lasts_costs_no_attempt(imports: ImportWorld) -> None:
+    """A part that is down for long kills no queued import, though a single attempt is allowed."""
     imports.embedder.error = EmbedderUnavailable()
     accepted = await imports.accept(ONE)
-    for _ in range(2):
-        await imports.worker().work(await imports.claim(attempts=2))
-        imports.clock.advance(700)
-    assert await imports.catalog.claim("worker", 600, 2) is None
-    task = await imports.task(accepted)
-    assert (task.state, task.error_code) == (TaskState.FAILED, "attempts_exhausted")
-    assert imports.embedder.calls == 2
+    rests = []
+    for _ in range(8):
+        claim = await imports.claim(attempts=1)
+        now = imports.clock()
+        await imports.worker().work(claim)
+        rests.append(((await imports.task(accepted)).retry_at or 0) - now)
+        imports.clock.advance(70)
+    assert rests[-1] >= 30 > rests[3] > rests[0]
+    imports.embedder.error = None
+    await imports.worker().work(await imports.claim(attempts=1))
+    assert (await imports.task(accepted)).state is TaskState.SUCCEEDED
+
+
+async def test_trouble_that_outlasts_the_deadline_is_named(imports: ImportWorld) -> None:
+    """Whether the deadline comes while the task rests or while it runs."""
+    imports.embedder.error = EmbedderUnavailable()
+    resting = await imports.work(await imports.accept(ONE))
+    imports.clock.advance(3600)
+    assert await imports.catalog.claim("worker", 600, 5) is None
+    held = HeldEmbedder(imports)
+    running = await imports.accept({"refund": TEXTS["refund"]})
+    claim = replace(await imports.claim(), deadline_at=time.time() + 0.05, trouble="embedder_unavailable")
+    with anyio.fail_after(PATIENCE_S):
+        await imports.worker(embedder=held).work(claim)
+    ended = await imports.catalog.task(TENANT, resting.task_id), await imports.task(running)
+    for task in ended:
+        assert task is not None
+        assert (task.state, task.error_code) == (TaskState.FAILED, "deadline_exceeded")
+        assert task.error_detail == "the task ran out of time; last trouble: embedder_unavailable"
 
 
 async def test_a_defect_ends_its_task_and_not_the_worker(imports: ImportWorld) -> None:
@@ -388,7 +417,7 @@ async def test_a_rejected_document_keeps_the_others_ready_and_activates_nothing(
     task = await imports.learn(MIXED)
     assert (task.state, task.error_code) == (TaskState.FAILED, "documents_failed")
     assert [document.state for document in task.documents] == ["READY", "FAILED", "READY"]
-    assert (task.documents[1].error or "").startswith("unsupported_type: ")
+    assert (task.documents[1].error or "").startswith("corrupt: ")
     assert await imports.active() == active
 
 
@@ -403,7 +432,7 @@ async def test_a_document_rejected_by_an_earlier_attempt_still_counts(imports: I
     """Rejected, then the worker dies: the second attempt has only good documents left, and still fails."""
     accepted = await imports.accept({"scan.pdf": "no PDF"} | ONE)
     imports.embedder.error = EmbedderUnavailable()
-    assert (await imports.work(accepted)).state is TaskState.RUNNING
+    assert (await imports.work(accepted)).state is TaskState.PENDING
     imports.embedder.error = None
     imports.clock.advance(700)
     task = await imports.work(accepted)

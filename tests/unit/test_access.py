@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import FrozenInstanceError, replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gateway.access.authorizer import (
     Authorizer,
@@ -382,14 +384,38 @@ async def test_a_revoked_group_lets_nobody_in() -> None:
 async def test_a_caller_may_hold_only_so_many_classes() -> None:
     """Beyond it there is an error for the operator, never a wider or a cut filter."""
     catalog = MemoryCatalog()
-    acls = [Acl.parse(["public", f"user:{n}"]) for n in range(MAX_PERMITTED_CLASSES)]
+    groups = ("sales", "hr")  # no entry alone has too many, but whoever is in both groups
+    acls = [Acl.parse([f"group:{groups[n % 2]}", f"user:{n}"]) for n in range(MAX_PERMITTED_CLASSES)]
     await _import(catalog, "handbook", *acls)
     authorizer = Authorizer(catalog)
-    scope = await authorizer.authorize(_person(), "handbook")
+    both = _person("ann", *groups)
+    scope = await authorizer.authorize(both, "handbook")
     assert len(scope.permitted_classes) == MAX_PERMITTED_CLASSES
-    await _import(catalog, "handbook", *acls, Acl.parse(["public", "user:one-more"]))
+    await _import(catalog, "handbook", *acls, Acl.parse(["group:hr", "user:one-more"]))
     with pytest.raises(AuthorizerUnavailable, match=str(MAX_PERMITTED_CLASSES)):
-        await authorizer.authorize(_person(), "handbook")
+        await authorizer.authorize(both, "handbook")
+    assert (await authorizer.authorize(_person("bob", "sales"), "handbook")).permitted_classes
+
+
+_acls = st.builds(
+    Acl,
+    allow=st.frozensets(st.sampled_from(["public", "user:ann", "group:sales", "group:hr"])),
+    deny=st.frozensets(st.sampled_from(["public", "user:ann", "group:sales"])),
+)
+
+
+@given(
+    narrow=_acls, wide=_acls, names=st.frozensets(st.sampled_from(["user:ann", "group:sales", "group:hr"]))
+)
+@settings(derandomize=True, database=None, deadline=None)
+def test_an_acl_covers_another_when_it_lets_everybody_of_it_in(
+    narrow: Acl, wide: Acl, names: frozenset[str]
+) -> None:
+    """What isn't covered may be a narrowing, and what is covered never is one."""
+    everybody = names | {"public"}
+    if wide.covers(narrow):
+        assert wide.permits(everybody) or not narrow.permits(everybody)
+    assert narrow.covers(narrow)
 
 
 class CountingCatalog(MemoryCatalog):

@@ -12,6 +12,7 @@ from gateway.ingest.building import build_document
 from gateway.ingest.chunking import DEFAULT_LIMITS, SPLITTER_VERSION, chunk
 from gateway.ingest.document import Block, BlockKind, ParsedDocument, Passage
 from gateway.ingest.splitting import estimate_tokens, split_text
+from gateway.ingest.tokens import count_tokens, most_tokens
 from gateway.retrieval.terms import TERMS_VERSION
 
 LIMIT = DEFAULT_LIMITS.maximum
@@ -89,7 +90,7 @@ def test_column_names_without_rows_are_no_passage_alone() -> None:
 
 def test_code_stays_whole_up_to_the_maximum() -> None:
     """A fence longer than the target is one passage."""
-    code = "```python\n" + "\n".join(f"value_{n} = {n}" for n in range(60)) + "\n```"
+    code = "```python\n" + "\n".join("result = compute(result)" for _ in range(45)) + "\n```"
     assert DEFAULT_LIMITS.target < estimate_tokens(code) <= LIMIT
     assert [p.content for p in markdown(code)] == [code]
 
@@ -193,6 +194,75 @@ def test_endless_words_and_white_space_stay_inside_the_maximum() -> None:
         assert max(estimate_tokens(p.content) for p in passages) <= LIMIT
 
 
+DENSE = {
+    "numbers": "\n".join(f"{n * 7919} {n * 104729} {n * 1299709}" for n in range(300)),
+    "emoji": "😀🚀🐍 " * 500,
+    "rare characters": "魑魅魍魉饕餮貔貅" * 200,
+    "Thai": "การเชื่อมต่อฐานข้อมูลล้มเหลวกรุณาตรวจสอบการตั้งค่าเครือข่าย " * 40,
+    "Korean": "데이터베이스 연결 풀이 고갈되면 서비스는 오류를 반환합니다. " * 60,
+    "capitals": "MAX_HTTP_URI_LENGTH | SSL_OP_NO_RENEGOTIATION " * 100,
+    "digits in words": " ".join(f"a{n}b{n * 31 % 97}c{n * 17 % 89}" for n in range(600)),
+}
+
+
+@pytest.mark.parametrize("text", DENSE.values(), ids=DENSE)
+@pytest.mark.parametrize("kind", [BlockKind.TEXT, BlockKind.CODE, BlockKind.LIST, BlockKind.TABLE])
+def test_a_passage_is_never_longer_for_the_embedder_than_the_maximum(kind: BlockKind, text: str) -> None:
+    """Its own tokenizer counts where the estimate may be wrong; nothing is lost by cutting again."""
+    match kind:
+        case BlockKind.TABLE:
+            rows = tuple((str(n), line) for n, line in enumerate(text.split("\n")))
+            block = Block(kind, "", columns=("number", "what it says"), rows=rows)
+        case BlockKind.LIST:
+            block = Block(kind, "\n".join(f"- {line}" for line in text.split("\n")))
+        case BlockKind.CODE:
+            block = Block(kind, f"```\n{text}\n```")
+        case _:
+            block = Block(kind, text)
+    passages = cut(block)
+    assert max(count_tokens(passage.content) for passage in passages) <= LIMIT
+    everything = letters("".join(passage.content for passage in passages))
+    assert not Counter(letters(text)) - Counter(everything)
+
+
+def test_small_pieces_are_not_packed_beyond_the_maximum() -> None:
+    """Each fits well, and so does their estimate together; their tokens don't."""
+    pieces = [f"{n} " + "8675309 " * 18 for n in range(12)]
+    assert sum(map(estimate_tokens, pieces[:5])) < LIMIT < sum(map(count_tokens, pieces[:5]))
+    passages = cut(*(Block(BlockKind.TEXT, piece) for piece in pieces))
+    assert max(count_tokens(passage.content) for passage in passages) <= LIMIT
+
+
+def test_the_quick_look_misses_no_long_text() -> None:
+    """What isn't counted has few tokens; the bound holds for every kind of text it was measured on."""
+    for text in DENSE.values():
+        for size in range(40, len(text), 397):
+            piece = text[:size]
+            if most_tokens([piece], LIMIT) == 0:
+                assert count_tokens(piece) <= LIMIT
+
+
+def test_each_part_of_a_long_function_begins_with_its_signature() -> None:
+    """A part of a function says of which."""
+    body = "\n".join(f"    total = total + weigh(item, {n})" for n in range(120))
+    code = f"```python\ndef price(item):\n{body}\n```"
+    first, *others = cut(Block(BlockKind.CODE, code, ("price",), lead="def price(item):"))
+    assert first.content.startswith("```python\ndef price(item):\n    total")
+    assert others
+    for passage in others:
+        assert passage.content.startswith("```python\ndef price(item):\n…\n    total")
+        assert estimate_tokens(passage.content) <= LIMIT
+
+
+def test_an_endless_line_of_code_is_cut_at_its_marks() -> None:
+    """Between names rather than inside one."""
+    names = [f"Option{'Abcdefghijklmnopq'[: n % 17]}{n}" for n in range(300)]
+    passages = cut(Block(BlockKind.CODE, "```ts\n" + "|".join(names) + "\n```"))
+    assert len(passages) > 2
+    everything = "\n".join(passage.content for passage in passages)
+    assert all(re.search(rf"\b{name}\b", everything) for name in names)
+
+
 WORDS = st.sampled_from(
     [
         "alpha",
@@ -244,6 +314,7 @@ def test_no_character_is_lost_and_no_passage_is_too_long(blocks: list[Block]) ->
     assert not had - has
     assert all(p.content.strip() for p in passages)
     assert max(estimate_tokens(p.content) for p in passages) <= LIMIT
+    assert most_tokens([p.content for p in passages], LIMIT) <= LIMIT
 
 
 @settings(max_examples=40, derandomize=True, deadline=None, database=None)

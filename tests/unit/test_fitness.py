@@ -1,5 +1,7 @@
 """Fitness: which settings no process may start with, and how that is said."""
 
+import re
+
 import pytest
 
 from gateway.bootstrap.fitness import refuse_other_space, refuse_powerful, refuse_unfit, some_of
@@ -22,7 +24,10 @@ def refusal_of(**changes: object) -> ConfigurationError:
     return refused.value
 
 
-@pytest.mark.parametrize("changes", [{}, {"workers": 4}, {"env": "development", "oidc_issuer": None}])
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"workers": 4}, {"previous_embedding_name": "bundled"}, {"env": "development", "oidc_issuer": None}],
+)
 def test_what_is_complete_may_start(changes: dict[str, object]) -> None:
     """Production with every server, with several processes, and development with some of them."""
     refuse_unfit(Settings.model_validate({**FIT, **changes}))
@@ -84,6 +89,15 @@ def test_half_of_a_wait_is_often_enough(given: dict[str, object]) -> None:
         ({"oidc_audience": None}, "OIDC_AUDIENCE"),
         ({"embedding_base_url": "http://e", "embedding_dimension": 8}, "EMBEDDING_NAME"),
         ({"embedding_base_url": "http://e", "embedding_name": "m"}, "EMBEDDING_DIMENSION"),
+        ({"previous_embedding_name": "m"}, "PREVIOUS_EMBEDDING_BASE_URL"),
+        (
+            {"previous_embedding_base_url": "http://e", "previous_embedding_dimension": 8},
+            "PREVIOUS_EMBEDDING_NAME",
+        ),
+        (
+            {"previous_embedding_base_url": "http://e", "previous_embedding_name": "m"},
+            "PREVIOUS_EMBEDDING_DIMENSION",
+        ),
         ({"model_base_url": "http://m", "fallback_model_base_url": "http://f"}, "FALLBACK_MODEL_NAME"),
         ({"fallback_model_base_url": "http://f", "fallback_model_name": "f"}, "MODEL_BASE_URL"),
         ({"moderation": "segmented"}, "MODERATION_BASE_URL or GATEWAY_MODERATION_PHRASES"),
@@ -130,16 +144,36 @@ def test_a_moderator_that_nobody_asks_is_refused(given: dict[str, object]) -> No
     refuse_unfit(Settings.model_validate({**FIT, **given, "moderation": "segmented"}))
 
 
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"rollback_window_s": 22}, r"GATEWAY_ROLLBACK_WINDOW_S \(22 s\) .* an answer may take \(22 s\)"),
+        ({"orphan_grace_s": 3600}, r"GATEWAY_ORPHAN_GRACE_S \(3600 s\) .* a task's deadline \(3600 s\)"),
+    ],
+)
+def test_what_somebody_may_still_need_is_not_reclaimed(given: dict[str, object], told: str) -> None:
+    """A release until every answer that rests on it has ended, an object until every task has."""
+    error = refusal_of(**given)
+    assert error.reason == "reclaims_too_early"
+    assert re.search(told, error.detail)
+
+
+def test_a_second_more_than_needed_is_long_enough() -> None:
+    """The least that both may be."""
+    refuse_unfit(Settings.model_validate({**FIT, "rollback_window_s": 23, "orphan_grace_s": 3601}))
+
+
 def test_powers_and_spaces_are_refused_only_when_there_are_any() -> None:
     """The reason is the code, the rest names what is wrong."""
     refuse_powerful("an account", [])
-    refuse_other_space("a", [])
-    refuse_other_space("a", {"a"})
+    refuse_other_space(["a"], [])
+    refuse_other_space(["a"], {"a"})
     with pytest.raises(ConfigurationError, match=r"an account may do more .*: drop it") as powerful:
         refuse_powerful("an account", ["drop it"])
     assert powerful.value.reason == "account_too_powerful"
-    with pytest.raises(ConfigurationError, match=r"makes a: an active release holds b; .* holds c") as other:
-        refuse_other_space("a", {"c", "a", "b"})
+    refuse_other_space(["a", "b"], {"a", "b"})
+    with pytest.raises(ConfigurationError, match=r"in a: an active release holds b; .* holds c") as other:
+        refuse_other_space(["a"], {"c", "a", "b"})
     assert other.value.reason == "embedding_space_mismatch"
 
 

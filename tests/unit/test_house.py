@@ -104,7 +104,10 @@ def test_the_published_tree_is_complete() -> None:
 
 
 #: what may end as a 500: defects, and what never reaches a request
-WITHOUT_STATUS = {errors.GatewayError, errors.ConfigurationError, *subclasses(errors.InvariantViolated)}
+WITHOUT_STATUS = {
+    *(errors.GatewayError, errors.ConfigurationError, errors.BackupDamaged, errors.DocumentUnusable),
+    *subclasses(errors.InvariantViolated),
+}
 
 
 def test_every_error_that_can_reach_a_caller_has_a_status() -> None:

@@ -7,7 +7,7 @@ from gateway.errors import InvariantViolated, NotFound
 from gateway.ingest import chunkfile
 from gateway.ingest.document import BuiltDocument, Passage
 from gateway.ingest.validator import sample_positions
-from gateway.ingest.vectors import VectorFiles, pack, text_hash, unpack
+from gateway.ingest.vectors import VectorFiles, pack, unpack
 from gateway.ingest.version import VectorPlace
 
 VECTORS = [(1.0, 0.0, -0.5), (0.25, 3.0, 1e-3)]
@@ -44,12 +44,6 @@ def test_a_torn_file_holds_no_vectors() -> None:
             unpack(pack(VECTORS)[:-cut], 3)
 
 
-def test_the_same_text_in_another_space_is_another_vector() -> None:
-    """And no two pairs of space and text share a name."""
-    names = {text_hash("a", "text"), text_hash("b", "text"), text_hash("a", "texts"), text_hash("at", "ext")}
-    assert len(names) == 4
-
-
 async def test_each_place_gives_its_own_vector_and_each_file_is_read_once() -> None:
     """However often the documents of one release ask for it."""
     objects = CountingObjects()
@@ -62,18 +56,16 @@ async def test_each_place_gives_its_own_vector_and_each_file_is_read_once() -> N
     assert objects.reads == ["one", "two"]
 
 
-async def test_the_files_in_memory_are_bounded() -> None:
-    """The ones used longest ago go first."""
+async def test_the_files_in_memory_are_bounded_by_their_size() -> None:
+    """The ones used longest ago go first; a file that is larger than all of it is kept while it is used."""
     objects = CountingObjects()
-    for n in range(65):
+    for n in range(3):
         await objects.put(f"f{n}", pack(VECTORS))
-    files = VectorFiles(objects, 3)
-    for n in range(65):
-        await files.vector(VectorPlace(f"f{n}", 0))
-    objects.reads.clear()
-    for n in (64, 0):
-        await files.vector(VectorPlace(f"f{n}", 0))
-    assert objects.reads == ["f0"]
+    await objects.put("large", pack(VECTORS * 3))
+    files = VectorFiles(objects, 3, cached_bytes=48)
+    for key in ("f0", "f1", "f0", "f2", "f0", "f1", "large", "large", "f0"):
+        await files.vector(VectorPlace(key, 0))
+    assert objects.reads == ["f0", "f1", "f2", "f1", "large", "f0"]
 
 
 async def test_a_place_beyond_its_file_and_a_missing_file_are_told() -> None:

@@ -1,4 +1,4 @@
-"""Which format a file is, how its bytes become text, and what is refused with which reason."""
+"""How a file's bytes become text, what is refused with which reason, and plain text itself."""
 
 import pytest
 
@@ -17,51 +17,6 @@ def rejection(source: str, content: bytes, media_type: str = "") -> str:
     assert caught.value.reason in DOCUMENT_REASONS
     assert caught.value.detail.endswith(".")
     return caught.value.reason
-
-
-@pytest.mark.parametrize(
-    ("source", "media_type", "version"),
-    [
-        ("a.md", "", "markdown/1"),
-        ("A.MARKDOWN", "application/octet-stream", "markdown/1"),
-        ("a.htm", "text/plain", "html/1"),
-        ("notes.txt", "", "text/1"),
-        ("LICENSE", "", "text/1"),
-        ("LICENSE", "text/markdown; charset=utf-8", "markdown/1"),
-        ("page", "text/html", "html/1"),
-        ("release-1.2", "", "text/1"),
-    ],
-)
-def test_the_name_counts_before_the_media_type(source: str, media_type: str, version: str) -> None:
-    """An extension decides; without one the media type does; without either it is plain text."""
-    assert parse(source, media_type, b"Some words.").parser_version == version
-
-
-def test_a_page_named_like_text_is_read_as_a_page() -> None:
-    """Content that begins like an HTML page is one, whatever its name."""
-    document = parse("a.txt", "", b"<!DOCTYPE html><title>T</title><p>Hello <b>there</b></p>")
-    assert (document.title, document.blocks[0].text) == ("T", "Hello there")
-
-
-@pytest.mark.parametrize("source", ["a.pdf", "b.docx", "c.csv", "d.exe", "e.json"])
-def test_other_types_are_refused(source: str) -> None:
-    """A type without a parser is refused rather than read as plain text."""
-    assert rejection(source, b"text", "text/plain" if source == "a.pdf" else "") == "unsupported_type"
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"\x89PNG\r\n\x1a\n text",
-        b"%PDF-1.7 text",
-        b"PK\x03\x04rest",
-        b"words\0words",
-        b"\x01\x02\x03\x04\x05" * 9,
-    ],
-)
-def test_binary_content_named_like_text_is_refused(content: bytes) -> None:
-    """Magic numbers, zero bytes and control characters are no text."""
-    assert rejection("a.md", content) == "not_text"
 
 
 @pytest.mark.parametrize(
@@ -106,18 +61,55 @@ def test_a_declaration_never_beats_valid_utf8() -> None:
 
 
 @pytest.mark.parametrize(
+    ("codec", "text"),
+    [
+        ("gb18030", "重启服务"),
+        ("big5", "資料庫連線池耗盡時，服務會傳回錯誤。請檢查連線是否洩漏，必要時增加連線數。"),
+        ("big5", "重設密碼"),
+        ("cp932", "データベースの接続プールが枯渇すると、サービスはエラーを返します。"),
+        ("euc_jp", "データベースの接続プールが枯渇すると、サービスはエラーを返します。"),
+        ("cp949", "데이터베이스 연결 풀이 고갈되면 서비스는 오류를 반환합니다."),
+        ("cp1252", "Grüße aus Köln, schöne Straße"),
+        ("cp1252", "L’été à la plage, ça coûte 5 €"),
+        ("cp1252", "El niño está aquí. ¿Qué pasó?"),
+        ("utf-16-le", "Hello, world and more"),
+        ("utf-16-be", "Hello, world and more"),
+        ("utf-16-le", "服务会返回错误。\n请检查连接 a"),
+        ("utf-16-be", "服务会返回错误。\n请检查连接 a"),
+    ],
+)
+@pytest.mark.parametrize("before", ["", "# Setup and some words around it\n\n"])
+def test_an_undeclared_encoding_is_found_where_it_is_clear(codec: str, text: str, before: str) -> None:
+    """By the characters that a language can't do without; alone and inside an English page."""
+    assert decode((before + text).encode(codec)) == before + text
+
+
+@pytest.mark.parametrize(
     ("source", "content"),
     [
-        ("a.txt", "Grüße aus Köln, schöne Straße".encode("latin-1")),
-        ("a.txt", "résumé".encode("latin-1")),
+        ("a.txt", "Příliš žluťoučký kůň úpěl ďábelské ódy".encode("cp1250")),
+        ("a.txt", "Zażółć gęślą jaźń".encode("cp1250")),
+        ("a.txt", "Dobrý den, příliš nízká cena, děkujeme za nákup".encode("cp1250")),
+        ("a.txt", "Note: hasło umowa resetowanie".encode("cp1250")),
+        ("a.txt", "Note: 품질 설정".encode("cp949")),
+        ("a.txt", "Note: の設定連絡".encode("euc_jp")),
+        ("a.txt", "Съешь же ещё этих мягких французских булок".encode("cp1251")),
+        ("a.txt", "Съешь же ещё этих мягких французских булок".encode("koi8-r")),
+        ("a.csv", "Имя,Отдел\nИван,Финансы\n".encode("cp1251")),
         ("a.txt", b"\xff\xfe\x00\xd8"),
-        ("a.html", b"<meta charset=zip><p>caf\xe9</p>"),
+        ("a.html", "<meta charset=zip><p>Příliš žluťoučký</p>".encode("cp1250")),
         ("a.html", b"<meta charset=shift_jis><p>\xff\xff\xff</p>"),
     ],
 )
 def test_bytes_in_an_unknown_encoding_are_refused(source: str, content: bytes) -> None:
     """Better no document than one full of wrong characters."""
     assert rejection(source, content) == "undecodable"
+
+
+def test_two_byte_orders_in_one_file_are_refused() -> None:
+    """Half of it would be nonsense."""
+    text = "Hello, world and more. " * 20
+    assert rejection("a.txt", text.encode("utf-16-le") + text.encode("utf-16-be")) == "not_text"
 
 
 def test_line_ends_and_control_characters_are_cleaned() -> None:

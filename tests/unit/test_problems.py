@@ -60,6 +60,7 @@ CASES: dict[errors.GatewayError, int] = {
     errors.NotCalibrated(DETAIL): 503,
     errors.DeadlineExceeded("retrieval"): 504,
     errors.DocumentRejected("blank", DETAIL): 422,
+    errors.DocumentUnusable("a.md", DETAIL): 500,  # ends a task; no caller meets it
     errors.GatewayError(DETAIL): 500,
     errors.InvariantViolated(DETAIL): 500,
     errors.ProtocolViolation(DETAIL): 500,

@@ -17,15 +17,17 @@ _ANSWER_BYTES = 256 * 1024 * 1024
 class ChildParser:
     """A DocumentParser with one child, started on first use and reused; builds wait for each other.
 
-    ``cap_s`` bounds one document's wall clock and CPU time, ``max_bytes`` its size. A cancel or the cap
-    kills the child. A reused child that dies is replaced once, since something else may have killed it.
+    ``cap_s`` bounds one document's wall clock and CPU time, ``max_bytes`` its size, ``memory_mb`` the child's
+    address space (on Linux). A cancel or the cap kills the child. A reused child that dies is replaced once,
+    since something else may have killed it.
     """
 
-    def __init__(self, *, cap_s: float, max_bytes: int) -> None:
+    def __init__(self, *, cap_s: float, max_bytes: int, memory_mb: int = 1024) -> None:
         self._cap_s = cap_s
         self._max_bytes = max_bytes
         self._lock = anyio.Lock()
-        self._child = Child("gateway.adapters.children.build_loop", [str(cap_s)], answer_bytes=_ANSWER_BYTES)
+        arguments = [str(cap_s), str(memory_mb)]
+        self._child = Child("gateway.adapters.children.build_loop", arguments, answer_bytes=_ANSWER_BYTES)
 
     @property
     def pid(self) -> int | None:

@@ -1,8 +1,8 @@
 """The child's side of ChildParser: reads documents and answers with their passages.
 
-Started as ``python -m gateway.adapters.children.build_loop CAP_SECONDS PARENT_PID``; it imports neither the
-command line nor any adapter but its pipes, opens nothing, and knows no secret. A request's head is JSON
-with the source and the media type, its body the bytes of the document.
+Started as ``python -m gateway.adapters.children.build_loop CAP_SECONDS MEMORY_MB PARENT_PID``; it imports
+neither the command line nor any adapter but its pipes, opens nothing, and knows no secret. A request's
+head is JSON with the source and the media type, its body the bytes of the document.
 """
 
 import json
@@ -21,14 +21,16 @@ EXIT_NO_MEMORY = 70
 
 
 def main() -> None:
-    cap_s, parent = float(sys.argv[1]), int(sys.argv[2])
+    cap_s, memory_mb, parent = float(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 
     def answer(head: bytes, content: bytes) -> tuple[bytes, bytes]:
         request = json.loads(head)
         _bound_cpu(cap_s)
         return _answer(request["source"], request["media_type"], content)
 
-    Pipes(parent).serve(answer)
+    pipes = Pipes(parent)
+    _bound_memory(memory_mb)
+    pipes.serve(answer)
 
 
 def _answer(source: str, media_type: str, content: bytes) -> tuple[bytes, bytes]:
@@ -38,6 +40,13 @@ def _answer(source: str, media_type: str, content: bytes) -> tuple[bytes, bytes]
         return REJECTED, json.dumps([rejected.reason, rejected.detail]).encode()
     except MemoryError:
         os._exit(EXIT_NO_MEMORY)  # no memory to say so, and none for the next document
+
+
+def _bound_memory(memory_mb: int) -> None:
+    """A hostile file may ask for gigabytes: this child is denied them before others are short of them."""
+    if sys.platform == "linux":
+        limit = memory_mb * 1024**2
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
 def _bound_cpu(cap_s: float) -> None:

@@ -3,17 +3,21 @@
 import json
 from dataclasses import replace
 
-from gateway.adapters.memory.catalog_access import AccessRows
+from gateway.adapters.memory.catalog_acts import ActRows
 from gateway.adapters.memory.catalog_api_keys import ApiKeyRows
+from gateway.adapters.memory.catalog_diffs import DiffRows
+from gateway.adapters.memory.catalog_governance import GovernanceRows
+from gateway.adapters.memory.catalog_journal import JournalRows
 from gateway.adapters.memory.catalog_orders import OrderRows
-from gateway.adapters.memory.catalog_releases import ReleaseRows
-from gateway.adapters.memory.catalog_tasks import TaskRows
+from gateway.adapters.memory.catalog_remains import RemainsRows
 from gateway.adapters.memory.catalog_versions import VersionRows
 from gateway.observe.audit import AuditRecord
 
 
-class MemoryCatalog(AccessRows, TaskRows, VersionRows, ReleaseRows, OrderRows, ApiKeyRows):
-    """Access, tasks, versions, releases, revocations, orders, API keys, audit and lexicon in dicts.
+class MemoryCatalog(
+    ActRows, RemainsRows, GovernanceRows, VersionRows, DiffRows, JournalRows, OrderRows, ApiKeyRows
+):
+    """Access, tasks, versions, releases, revocations, journal, orders, API keys, audit and lexicon in dicts.
 
     ``MemoryCatalog(clock)``: the clock gives seconds since the epoch. Each method runs without a
     pause, so each is a transaction. Nothing is kept when the process ends.

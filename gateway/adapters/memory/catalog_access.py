@@ -81,18 +81,34 @@ class AccessRows(CatalogRows):
             lifted_at=None,
         )
         self._revocations[made.revocation_id] = made
+        self._note(
+            "revocation",
+            tenant=tenant,
+            kind=kind.value,
+            subject=subject,
+            reason=reason,
+            revoked_by=revoked_by,
+            at=made.created_at,
+            revocation_id=made.revocation_id,
+        )
         return made
 
     async def revocations_since(
-        self, tenant: str, epoch: int, documents: Collection[str] = ()
+        self, tenant: str, epoch: int, documents: Collection[DocumentRef] = ()
     ) -> RevocationNews:
         records = [r for r in self._revocations.values() if r.tenant == tenant and r.lifted_at is None]
-        known = (self._document(tenant, document_id) for document_id in documents)
+        deletions = {ref: self._deleted_at(tenant, ref) for ref in documents}
         return RevocationNews(
             self._clock(),
             tuple(r for r in records if r.revocation_epoch > epoch),
-            {d.document_id: d.deleted_at for d in known if d is not None and d.deleted_at is not None},
+            {ref: deleted_at for ref, deleted_at in deletions.items() if deleted_at is not None},
         )
+
+    def _deleted_at(self, tenant: str, ref: DocumentRef) -> float | None:
+        document = self._document(tenant, ref.document_id)
+        if document is None or not 1 <= ref.document_version <= len(document.versions):
+            return None
+        return self._version(ref).deleted_at
 
     async def list_revocations(self, tenant: str) -> list[RevocationRecord]:
         """Newest first, lifted ones too."""
@@ -107,6 +123,8 @@ class AccessRows(CatalogRows):
         self._bump_epoch(tenant)
         lifted = replace(record, lifted_at=self._clock())
         self._revocations[revocation_id] = lifted
+        of = {"kind": record.kind.value, "subject": record.subject, "at": lifted.lifted_at}
+        self._note("lift", tenant=tenant, revocation_id=revocation_id, **of)
         return lifted
 
 
@@ -114,10 +132,10 @@ def _standing(document: DocumentRow, version: VersionRow, revoked: bool) -> Docu
     return DocumentStanding(
         document_acl=document.acl,
         version_acl=version.document.acl,
-        deleted=document.deleted,
+        deleted=document.deleted or version.deleted_at is not None,
         revoked=revoked,
         withdrawn=version.withdrawn,
         sensitivity=version.document.sensitivity,
-        valid_from=version.document.valid_from,
-        valid_until=version.document.valid_until,
+        valid_from=version.validity[0],
+        valid_until=version.validity[1],
     )

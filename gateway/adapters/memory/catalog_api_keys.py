@@ -35,4 +35,5 @@ class ApiKeyRows(CatalogRows):
         if key.revoked_at is None:
             self._bump_epoch(tenant)
             key = self._api_keys[key_id] = replace(key, revoked_at=self._clock())
+            self._note("api_key", tenant=tenant, key_id=key_id, at=key.revoked_at)
         return key

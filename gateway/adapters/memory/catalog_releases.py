@@ -1,9 +1,12 @@
 """Releases of the in-memory catalog: snapshot, activation, rollback, term statistics."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from gateway.access.authorizer import DocumentRef
+from gateway.adapters.memory.catalog_configs import config_before, standing_config
 from gateway.adapters.memory.catalog_rows import (
+    ActivationRow,
     CatalogRows,
     DocumentRow,
     KnowledgeBaseRow,
@@ -26,6 +29,7 @@ from gateway.ingest.task import TaskClaim
 from gateway.ingest.version import BuiltVersion
 from gateway.release.model import (
     EmbeddingSpace,
+    KnowledgeBaseRecord,
     ReleaseRecord,
     ReleaseState,
     RetrievalConfig,
@@ -89,10 +93,11 @@ class ReleaseRows(CatalogRows):
         self, release_id: str, kb: KnowledgeBaseRow, space: EmbeddingSpace, config: RetrievalConfig
     ) -> ReleasePlan:
         documents = tuple(self._snapshot(kb))
-        manifest_hash = _manifest_hash(documents)
+        config = standing_config(kb, self._active(kb.kb_id), space, config)
+        hashed = manifest_hash(documents)
         active = self._active(kb.kb_id)
         built = active and (active.plan.manifest_hash, active.plan.space, active.plan.config)
-        unchanged = built == (manifest_hash, space, config)
+        unchanged = built == (hashed, space, config)
         return ReleasePlan(
             release_id=release_id,
             tenant=kb.tenant,
@@ -103,7 +108,7 @@ class ReleaseRows(CatalogRows):
             revocation_epoch=self._epochs.get(kb.tenant, 0),
             space=space,
             config=config,
-            manifest_hash=manifest_hash,
+            manifest_hash=hashed,
             documents=documents,
             unchanged_release=active.plan.release_id if active is not None and unchanged else None,
         )
@@ -114,8 +119,8 @@ class ReleaseRows(CatalogRows):
             if document.deleted or document.document_id in revoked:
                 continue
             for version in reversed(document.versions):
-                if version.built is not None and not version.withdrawn:
-                    yield _planned(document, version, version.built)
+                if version.built is not None and not version.withdrawn and version.may_be_released:
+                    yield planned(document, version, version.built)
                     break
 
     def _claimed_release(self, task: TaskRow, release_id: str) -> ReleaseRow:
@@ -180,6 +185,7 @@ class ReleaseRows(CatalogRows):
             not document.deleted
             and document.document_id not in revoked
             and not self._version(planned.ref).withdrawn
+            and self._version(planned.ref).may_be_released
             and document.acl_class == planned.acl_class
         )
 
@@ -190,27 +196,26 @@ class ReleaseRows(CatalogRows):
         if before is not None:
             check_release_transition(before.state, ReleaseState.RETIRED)
             before.state, before.retired = ReleaseState.RETIRED, kb.sequence
+            before.retired_at = self._clock()
         check_release_transition(release.state, ReleaseState.ACTIVE)
         release.state, release.sequence = ReleaseState.ACTIVE, kb.sequence
         release.activated_at = self._clock()
+        kb.activations.append(ActivationRow(release.plan.space, release.plan.config))
         kb.acl_revision += self._classes_in_use(kb) != used
         return _activation(release)
 
     async def roll_back(
         self, tenant: str, knowledge_base: str, expected_sequence: int | None = None
     ) -> Activation:
-        kb = self._kb_named(tenant, knowledge_base)
-        if kb is None:
-            raise KnowledgeBaseNotFound()
-        if expected_sequence not in {None, kb.sequence}:
-            raise ReleaseConflict("another release was activated in the meantime")
+        kb = self._expected_kb(tenant, knowledge_base, expected_sequence)
         retired = [r for r in self._releases_of(kb.kb_id) if r.state is ReleaseState.RETIRED and r.retired]
         if not retired:
             raise ReleaseConflict("there is no earlier release to go back to")
         target = max(retired, key=lambda release: release.retired)
         for document in self._documents_of(kb.kb_id):
             for version in document.versions:
-                version.withdrawn |= version.ready_number > target.ready
+                if version.ready_number > target.ready and not version.withdrawn:
+                    version.withdrawn, version.withdrawn_at = True, self._clock()
         self._bump_epoch(tenant)
         left = self._active(kb.kb_id)
         activation = self._switch(kb, target)
@@ -219,13 +224,53 @@ class ReleaseRows(CatalogRows):
                 release.retired = 0
         return activation
 
+    async def roll_back_config(
+        self, tenant: str, knowledge_base: str, expected_sequence: int | None = None
+    ) -> Activation:
+        kb = self._expected_kb(tenant, knowledge_base, expected_sequence)
+        release = self._active(kb.kb_id)
+        earlier = None if release is None else config_before(kb, release)
+        if release is None or earlier is None:
+            raise ReleaseConflict("there is no earlier retrieval config to go back to")
+        kb.sequence += 1
+        kb.activations.append(ActivationRow(release.plan.space, earlier, release.plan.config))
+        release.plan = replace(release.plan, config=earlier)
+        release.sequence = kb.sequence
+        return _activation(release)
+
+    def _expected_kb(
+        self, tenant: str, knowledge_base: str, expected_sequence: int | None
+    ) -> KnowledgeBaseRow:
+        kb = self._kb_named(tenant, knowledge_base)
+        if kb is None:
+            raise KnowledgeBaseNotFound()
+        if expected_sequence not in {None, kb.sequence}:
+            raise ReleaseConflict("another release was activated in the meantime")
+        return kb
+
+    async def knowledge_bases(self, tenant: str) -> list[KnowledgeBaseRecord]:
+        mine = [kb for kb in self._knowledge_bases.values() if kb.tenant == tenant]
+        active = {kb.kb_id: self._active(kb.kb_id) for kb in mine}
+        found = (
+            KnowledgeBaseRecord(
+                kb.kb_id,
+                kb.name,
+                kb.sequence,
+                None if release is None else release.plan.release_id,
+                None if release is None else release.plan.space.space_id,
+            )
+            for kb in mine
+            for release in [active[kb.kb_id]]
+        )
+        return sorted(found, key=lambda record: record.name)
+
     async def releases(self, tenant: str, knowledge_base: str) -> list[ReleaseRecord]:
         kb = self._kb_named(tenant, knowledge_base)
-        return [] if kb is None else [_record(r) for r in reversed(list(self._releases_of(kb.kb_id)))]
+        return [] if kb is None else [record_of(r) for r in reversed(list(self._releases_of(kb.kb_id)))]
 
     async def release(self, tenant: str, release_id: str) -> ReleaseRecord | None:
         release = self._release(tenant, release_id)
-        return None if release is None else _record(release)
+        return None if release is None else record_of(release)
 
     async def mark_reclaimed(self, tenant: str, release_id: str) -> None:
         release = self._release(tenant, release_id)
@@ -250,19 +295,22 @@ class ReleaseRows(CatalogRows):
         )
 
 
-def _planned(document: DocumentRow, version: VersionRow, built: BuiltVersion) -> PlannedDocument:
+def planned(document: DocumentRow, version: VersionRow, built: BuiltVersion) -> PlannedDocument:
     new = version.document
     return PlannedDocument(
         ref=DocumentRef(document.document_id, version.ref.document_version),
+        source=document.source,
+        media_type=new.media_type,
+        original_key=new.original_key,
         title=built.title,
         uri=new.uri,
         category=new.category,
-        valid_from=new.valid_from,
-        valid_until=new.valid_until,
+        valid_from=version.validity[0],
+        valid_until=version.validity[1],
         sensitivity=new.sensitivity,
         author=new.author,
-        approval=new.approval,
-        risk=new.risk,
+        approval=version.approval,
+        risk=version.risk,
         acl_class=document.acl_class,
         parser_version=built.parser_version,
         splitter_version=built.splitter_version,
@@ -271,9 +319,11 @@ def _planned(document: DocumentRow, version: VersionRow, built: BuiltVersion) ->
     )
 
 
-def _manifest_hash(documents: Sequence[PlannedDocument]) -> str:
-    """Over every (chunk_id, content_hash, acl_class), in an order of its own."""
-    chunks = sorted((e.chunk_id, e.content_hash, d.acl_class) for d in documents for e in d.manifest)
+def manifest_hash(documents: Sequence[PlannedDocument]) -> str:
+    """Over every (chunk_id, content_hash, acl_class, approval), in an order of its own."""
+    chunks = sorted(
+        (e.chunk_id, e.content_hash, d.acl_class, d.approval) for d in documents for e in d.manifest
+    )
     return stable_hash(*(part for chunk in chunks for part in chunk))
 
 
@@ -281,7 +331,8 @@ def _activation(release: ReleaseRow) -> Activation:
     return Activation(release.plan.knowledge_base, release.plan.kb_revision, release.sequence or 0)
 
 
-def _record(release: ReleaseRow) -> ReleaseRecord:
+def record_of(release: ReleaseRow) -> ReleaseRecord:
+    """As operators see it."""
     plan = release.plan
     return ReleaseRecord(
         release_id=plan.release_id,
@@ -293,10 +344,12 @@ def _record(release: ReleaseRow) -> ReleaseRecord:
         sequence=release.sequence,
         base_sequence=plan.base_sequence,
         space_id=plan.space.space_id,
+        config=plan.config,
         manifest_hash=plan.manifest_hash,
         documents=len(plan.documents),
         chunks=sum(len(document.manifest) for document in plan.documents),
         created_at=release.created_at,
         activated_at=release.activated_at,
         error=release.error,
+        barrier=release.barrier,
     )

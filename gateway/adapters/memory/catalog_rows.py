@@ -1,19 +1,23 @@
 """The rows of the in-memory catalog, and the look-ups every part of it shares."""
 
+import itertools
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from gateway.access.authorizer import DocumentRef
-from gateway.access.classes import Acl, AclClass
+from gateway.access.classes import CLASS_OF_NOBODY, Acl, AclClass
+from gateway.adapters.acts import Answer
 from gateway.errors import StaleFence
+from gateway.ingest.journal import JournalEntry
 from gateway.ingest.plan import ClassTerms, PlannedDocument, ReleasePlan
 from gateway.ingest.task import TaskClaim, TaskKind, TaskState
-from gateway.ingest.uploads import Accepted, NewDocument
-from gateway.ingest.version import BuiltVersion, VectorPlace
+from gateway.ingest.uploads import NewDocument
+from gateway.ingest.version import BuiltVersion, VectorPlace, validity
 from gateway.observe.audit import AuditRecord
-from gateway.release.model import EmbeddingSpace, ReleaseState, VersionState
+from gateway.release.model import EmbeddingSpace, ReleaseState, RetrievalConfig, VersionState
+from gateway.retrieval.risk import APPROVED, REJECTED, UNREVIEWED, markers_of, merged, needs_approval
 from gateway.stream.revocation import RevocationKind, RevocationRecord
 
 _UNFINISHED = frozenset({ReleaseState.PENDING, ReleaseState.BUILDING, ReleaseState.VALIDATING})
@@ -34,6 +38,16 @@ class KnowledgeBaseRow:
     sequence: int = 0
     ready: int = 0
     classes: dict[Acl, int] = field(default_factory=dict)
+    activations: list["ActivationRow"] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class ActivationRow:
+    """One activation or rollback; ``config_left`` is the config gone back from."""
+
+    space: EmbeddingSpace
+    config: RetrievalConfig
+    config_left: RetrievalConfig | None = None
 
 
 @dataclass(slots=True)
@@ -45,18 +59,32 @@ class VersionRow:
     acl_class: int
     state: VersionState = VersionState.PENDING
     withdrawn: bool = False
+    withdrawn_at: float | None = None
+    deleted_at: float | None = None
     error: str | None = None
     built: BuiltVersion | None = None
     ready_number: int = 0
+    approval: str = UNREVIEWED
+    approved_by: str | None = None
+    approved_at: float | None = None
+    approval_note: str = ""
 
     @property
-    def fingerprint(self) -> NewDocument:
-        return fingerprint(self.document)
+    def risk(self) -> tuple[str, ...]:
+        """The markers it was given and earned, as its passages carry them."""
+        found = () if self.built is None else self.built.risk
+        return markers_of(merged(self.document.risk, found), self.approval)
 
+    @property
+    def may_be_released(self) -> bool:
+        """A person may keep it out, and must let it in when it is of high risk."""
+        return self.approval == APPROVED or (self.approval != REJECTED and not needs_approval(self.risk))
 
-def fingerprint(document: NewDocument) -> NewDocument:
-    """Everything about an upload but the place of its bytes: their hash already names them."""
-    return replace(document, original_key="")
+    @property
+    def validity(self) -> tuple[int | None, int | None]:
+        """From and until, in seconds since the epoch."""
+        given = self.document.valid_from, self.document.valid_until
+        return given if self.built is None else validity(*given, self.built)
 
 
 @dataclass(slots=True)
@@ -109,13 +137,27 @@ class TaskRow:
     promised_release_id: str | None = None
     target: str | None = None
     report: dict[str, object] | None = None
+    not_before: float | None = None
+    trouble: str | None = None
+    put_offs: int = 0
+    claimed_at: float = 0.0
+
+
+@dataclass(slots=True)
+class KeptAnswer:
+    """What a tenant's subject was answered under one of his keys."""
+
+    request_hash: str
+    answer: Answer
+    at: float
 
 
 @dataclass(slots=True)
 class ReleaseRow:
     """``retired`` orders retirements: the highest number is the most recent, and 0 is no way back.
 
-    ``ready`` is how many versions had become READY when the snapshot was taken.
+    ``ready`` is how many versions had become READY when the snapshot was taken. ``moving`` holds documents
+    whose rows may carry another class than ``plan`` says.
     """
 
     plan: ReleasePlan
@@ -126,12 +168,24 @@ class ReleaseRow:
     sequence: int | None = None
     retired: int = 0
     activated_at: float | None = None
+    retired_at: float | None = None
+    reclaimed_at: float | None = None
+    swept_at: float | None = None
     error: str | None = None
     barrier: Mapping[str, object] | None = None
+    moving: set[str] = field(default_factory=set)
 
     @property
     def documents(self) -> tuple[PlannedDocument, ...]:
         return self.plan.documents
+
+
+def newest_standing(document: DocumentRow) -> VersionRow | None:
+    """The newest version that neither failed nor was withdrawn."""
+    return next(
+        (v for v in reversed(document.versions) if v.state is not VersionState.FAILED and not v.withdrawn),
+        None,
+    )
 
 
 class CatalogRows:
@@ -140,17 +194,27 @@ class CatalogRows:
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
         self._incarnation = fresh_id()
+        self._journal: list[JournalEntry] = []  # oldest first, what nobody has sent on
+        self._journal_claims: dict[int, float] = {}
+        self._journal_seqs = itertools.count(1)
         self._epochs: dict[str, int] = {}
         self._knowledge_bases: dict[str, KnowledgeBaseRow] = {}
         self._documents: dict[str, DocumentRow] = {}
         self._tasks: dict[str, TaskRow] = {}
-        self._answers: dict[tuple[str, str, str], tuple[str, Accepted]] = {}
+        self._answers: dict[tuple[str, str, str], KeptAnswer] = {}
         self._releases: dict[str, ReleaseRow] = {}
         self._spaces: dict[str, EmbeddingSpace] = {}
         self._vectors: dict[tuple[str, str], VectorPlace] = {}
         self._terms: dict[tuple[str, str, str], dict[int, ClassTerms]] = {}
+        self._condemned: dict[str, float] = {}
+        self._objects_swept_at = 0.0
         self._revocations: dict[str, RevocationRecord] = {}
         self._audit: list[AuditRecord] = []
+
+    def _note(self, kind: str, /, **payload: object) -> None:
+        """An entry for the journal."""
+        entry = JournalEntry(self._incarnation, next(self._journal_seqs), kind, self._clock(), payload)
+        self._journal.append(entry)
 
     def _bump_epoch(self, tenant: str) -> int:
         self._epochs[tenant] = self._epochs.get(tenant, 0) + 1
@@ -182,6 +246,8 @@ class CatalogRows:
         active = self._active(kb.kb_id)
         for planned in active.documents if active is not None else ():
             document = self._documents[planned.ref.document_id]
+            if planned.acl_class == CLASS_OF_NOBODY:
+                continue
             if not document.deleted and planned.acl_class not in current:
                 used.add(AclClass(planned.acl_class, _narrowed(acls[planned.acl_class], document.acl)))
         return tuple(sorted(used, key=lambda each: each.number))

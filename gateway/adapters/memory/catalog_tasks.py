@@ -3,45 +3,49 @@
 import json
 
 from gateway.access.authorizer import DocumentRef
-from gateway.access.classes import Acl
+from gateway.access.classes import MAX_PERMITTED_CLASSES, Acl, refuse_too_many
 from gateway.adapters.memory.catalog_rows import (
     CatalogRows,
     DocumentRow,
     KnowledgeBaseRow,
     TaskRow,
     VersionRow,
-    fingerprint,
     fresh_id,
+    newest_standing,
 )
-from gateway.errors import Conflict, IdempotencyMismatch, IllegalTransition, KnowledgeBaseNotFound
+from gateway.adapters.memory.turns import is_unowned, next_task
+from gateway.errors import Conflict, IllegalTransition, InvalidField, KnowledgeBaseNotFound
 from gateway.ingest.task import (
+    CANCELLED,
     Ending,
     TaskClaim,
     TaskDocument,
     TaskKind,
+    TaskQuery,
     TaskRecord,
     TaskState,
     check_task_transition,
+    out_of_attempts,
+    out_of_time,
 )
 from gateway.ingest.uploads import Accepted, AcceptedDocument, ImportRequest, NewDocument
 from gateway.release.model import VersionState
 from gateway.retrieval.chunk import stable_hash
+from gateway.retrieval.risk import APPROVED
 from gateway.stream.revocation import RevocationKind
 
 _LIVE = frozenset({TaskState.PENDING, TaskState.RUNNING})
+_BUILT_OR_NOT = frozenset({VersionState.READY, VersionState.FAILED})
 
 
 class TaskRows(CatalogRows):
     """``TaskStore``. Workers poll the tasks themselves, so the twin needs no outbox."""
 
     async def accept_import(self, request: ImportRequest) -> Accepted:
-        answered = self._answered(request)
-        if answered is not None:
-            return answered
         if request.knowledge_base in self._revoked(request.tenant, RevocationKind.KNOWLEDGE_BASE):
             raise Conflict("this knowledge base is revoked")
         kb = self._kb_named(request.tenant, request.knowledge_base) or self._new_kb(request)
-        versions = [self._accept_document(kb, document) for document in request.documents]
+        versions = [self._accept_document(kb, document, request.subject) for document in request.documents]
         task = self._new_task(
             TaskKind.IMPORT,
             kb,
@@ -50,27 +54,13 @@ class TaskRows(CatalogRows):
             activate=request.activate,
             allow_partial=request.allow_partial,
         )
-        accepted = Accepted(
+        return Accepted(
             task_id=task.task_id,
             documents=tuple(
                 AcceptedDocument(v.ref.document_id, v.ref.document_version, v.document.source)
                 for v in versions
             ),
         )
-        if request.idempotency_key is not None:
-            key = (request.tenant, request.subject, request.idempotency_key)
-            self._answers[key] = (request.request_hash, accepted)
-        return accepted
-
-    def _answered(self, request: ImportRequest) -> Accepted | None:
-        if request.idempotency_key is None:
-            return None
-        known = self._answers.get((request.tenant, request.subject, request.idempotency_key))
-        if known is None:
-            return None
-        if known[0] != request.request_hash:
-            raise IdempotencyMismatch()
-        return known[1]
 
     def _new_kb(self, request: ImportRequest) -> KnowledgeBaseRow:
         kb = KnowledgeBaseRow(
@@ -80,29 +70,39 @@ class TaskRows(CatalogRows):
         return kb
 
     def _class_of(self, kb: KnowledgeBaseRow, acl: Acl) -> int:
+        if acl not in kb.classes:
+            refuse_too_many(self._classes_in_use(kb) if len(kb.classes) >= MAX_PERMITTED_CLASSES else (), acl)
         return kb.classes.setdefault(acl, len(kb.classes) + 1)
 
-    def _accept_document(self, kb: KnowledgeBaseRow, new: NewDocument) -> VersionRow:
-        document_id = stable_hash("document", kb.tenant, kb.kb_id, new.source)
+    def _accept_document(self, kb: KnowledgeBaseRow, new: NewDocument, subject: str) -> VersionRow:
+        document_id = document_id_of(kb, new.source)
         acl_class = self._class_of(kb, new.acl)
         document = self._documents.get(document_id)
         if document is None:
-            used = {other.acl_class for other in self._documents_of(kb.kb_id) if not other.deleted}
-            kb.acl_revision += acl_class not in used
+            kb.acl_revision += not self._is_used(kb, acl_class)
             document = DocumentRow(
                 document_id, kb.tenant, kb.kb_id, new.source, new.acl, acl_class, self._clock()
             )
             self._documents[document_id] = document
-        standing = _newest_standing(document)
+        standing = newest_standing(document)
         if document.deleted or document.acl_class != acl_class:
             kb.acl_revision += 1
         document.acl, document.acl_class = new.acl, acl_class
-        if not document.deleted and standing is not None and standing.fingerprint == fingerprint(new):
+        if not document.deleted and standing is not None and standing.document.fingerprint == new.fingerprint:
             return standing
         document.deleted_at = None
         version = VersionRow(DocumentRef(document_id, len(document.versions) + 1), new, acl_class)
+        if new.approval == APPROVED:  # whoever says so at import has approved it
+            version.approval, version.approved_by, version.approved_at = APPROVED, subject, self._clock()
         document.versions.append(version)
         return version
+
+    def _is_used(self, kb: KnowledgeBaseRow, acl_class: int) -> bool:
+        """Whether a live document has this class now."""
+        return any(
+            (document.kb_id, document.acl_class, document.deleted) == (kb.kb_id, acl_class, False)
+            for document in self._documents.values()
+        )
 
     def _new_task(
         self,
@@ -143,29 +143,21 @@ class TaskRows(CatalogRows):
 
     async def claim(self, worker: str, lease_s: float, attempts: int) -> TaskClaim | None:
         now = self._clock()
-        free = [task for task in self._tasks.values() if _is_free(task, now)]
-        hopeful = [task for task in free if not self._end_if_hopeless(task, now, attempts)]
-        for task in hopeful:
-            if not self._busy_with_another(task):
-                return self._take(task, now + lease_s)
-        return None
+        for task in tuple(self._tasks.values()):
+            self._end_if_hopeless(task, now, attempts)
+        found = next_task(tuple(self._tasks.values()), now)
+        return None if found is None else self._take(found, now + lease_s)
 
-    def _end_if_hopeless(self, task: TaskRow, now: float, attempts: int) -> bool:
+    def _end_if_hopeless(self, task: TaskRow, now: float, attempts: int) -> None:
         """Nobody may claim it again: it was cancelled, or is out of time or of attempts."""
+        if not is_unowned(task, now):
+            return
         if task.cancel_requested:
-            self._end(task, Ending(TaskState.CANCELLED))
+            self._end(task, CANCELLED)
         elif now >= task.deadline_at:
-            self._end(task, Ending(TaskState.FAILED, "deadline_exceeded", "the task ran out of time"))
+            self._end(task, out_of_time(task.trouble))
         elif task.attempts >= attempts:
-            tried = f"the task was tried {task.attempts} times"
-            self._end(task, Ending(TaskState.FAILED, "attempts_exhausted", tried))
-        return task.state not in _LIVE
-
-    def _busy_with_another(self, task: TaskRow) -> bool:
-        return any(
-            other.kb_id == task.kb_id and other.state is TaskState.RUNNING and other is not task
-            for other in self._tasks.values()
-        )
+            self._end(task, out_of_attempts(task.attempts, task.stage, task.trouble))
 
     def _take(self, task: TaskRow, lease_until: float) -> TaskClaim:
         check_task_transition(task.state, TaskState.RUNNING)
@@ -173,7 +165,8 @@ class TaskRows(CatalogRows):
         task.fence += 1
         task.attempts += 1
         task.lease_until = lease_until
-        task.updated_at = self._clock()
+        task.updated_at = task.claimed_at = self._clock()
+        task.not_before = None
         return TaskClaim(
             task_id=task.task_id,
             kind=task.kind,
@@ -186,6 +179,8 @@ class TaskRows(CatalogRows):
             allow_partial=task.allow_partial,
             release_id=task.release_id,
             target=task.target,
+            put_offs=task.put_offs,
+            trouble=task.trouble,
         )
 
     def _end(self, task: TaskRow, ending: Ending) -> None:
@@ -198,7 +193,18 @@ class TaskRows(CatalogRows):
         task.report = None if ending.report is None else json.loads(json.dumps(dict(ending.report)))
         task.updated_at = self._clock()
         if state is not TaskState.SUCCEEDED:
-            self._abandon(task.task_id, ending.code or state.value.lower())
+            code = ending.code or state.value.lower()
+            self._abandon(task.task_id, code)
+            self._abandon_versions(task, f"{code}: {ending.detail or 'its task ended before'}")
+
+    def _abandon_versions(self, task: TaskRow, error: str) -> None:
+        """Fails what it leaves unbuilt, but for versions that another live task will build."""
+        live = [other for other in self._tasks.values() if other is not task and other.state in _LIVE]
+        wanted = {ref for other in live for ref in other.refs}
+        for ref in task.refs:
+            version = self._version(ref)
+            if ref not in wanted and version.state not in _BUILT_OR_NOT:
+                version.state, version.error = VersionState.FAILED, error
 
     async def heartbeat(self, claim: TaskClaim, lease_s: float) -> bool:
         task = self._held(claim)
@@ -214,7 +220,16 @@ class TaskRows(CatalogRows):
         self._end(self._held(claim), ending)
 
     async def release_claim(self, claim: TaskClaim) -> None:
+        self._return(self._held(claim))
+
+    async def put_off(self, claim: TaskClaim, trouble: str, rest_s: float) -> None:
         task = self._held(claim)
+        self._return(task)
+        task.not_before, task.trouble = self._clock() + rest_s, trouble
+        task.put_offs += 1
+
+    def _return(self, task: TaskRow) -> None:
+        """To the waiting ones. Whoever said so didn't vanish: the start is no attempt."""
         check_task_transition(task.state, TaskState.PENDING)
         task.state = TaskState.PENDING
         task.attempts -= 1
@@ -225,6 +240,20 @@ class TaskRows(CatalogRows):
         task = self._tasks.get(task_id)
         if task is None or task.tenant != tenant:
             return None
+        return self._task_record(task, tuple(self._task_document(ref) for ref in task.refs))
+
+    async def tasks(self, tenant: str, query: TaskQuery) -> list[TaskRecord]:
+        mine = [task for task in reversed(self._tasks.values()) if task.tenant == tenant]
+        if query.before is not None:
+            places = [task.task_id for task in mine]
+            if query.before not in places:
+                raise InvalidField("before is the id of a task")
+            mine = mine[places.index(query.before) + 1 :]
+        found = [self._task_record(task, ()) for task in mine]
+        return [record for record in found if _answers(record, query)][: query.limit]
+
+    def _task_record(self, task: TaskRow, documents: tuple[TaskDocument, ...]) -> TaskRecord:
+        rests = task.state is TaskState.PENDING and task.not_before is not None
         return TaskRecord(
             task_id=task.task_id,
             kind=task.kind,
@@ -235,12 +264,15 @@ class TaskRows(CatalogRows):
             total=task.total,
             error_code=task.error_code,
             error_detail=task.error_detail,
-            documents=tuple(self._task_document(ref) for ref in task.refs),
+            documents=documents,
             release_id=task.release_id or task.promised_release_id,
             created_at=task.created_at,
             updated_at=task.updated_at,
             target=task.target,
             report=task.report,
+            knowledge_base=self._knowledge_bases[task.kb_id].name,
+            retry_at=task.not_before if rests else None,
+            trouble=task.trouble if rests else None,
         )
 
     def _task_document(self, ref: DocumentRef) -> TaskDocument:
@@ -254,20 +286,34 @@ class TaskRows(CatalogRows):
         if task is None or task.tenant != tenant or task.state not in _LIVE:
             return False
         if task.state is TaskState.PENDING:
-            self._end(task, Ending(TaskState.CANCELLED))
+            self._end(task, CANCELLED)
         else:
             task.cancel_requested = True
         return True
 
+    async def purge(self, keys_s: float, tasks_s: float) -> int:
+        now = self._clock()
+        self._answers = {key: kept for key, kept in self._answers.items() if kept.at >= now - keys_s}
+        makers: dict[DocumentRef, str] = {}
+        for task in self._tasks.values():
+            for ref in task.refs:
+                makers.setdefault(ref, task.task_id)
+        named = {*makers.values(), *(release.task_id for release in self._releases.values())}
+        old = [
+            task.task_id
+            for task in self._tasks.values()
+            if task.state not in _LIVE and task.updated_at < now - tasks_s and task.task_id not in named
+        ]
+        for task_id in old:
+            del self._tasks[task_id]
+        return len(old)
 
-def _is_free(task: TaskRow, now: float) -> bool:
-    lapsed = task.state is TaskState.RUNNING and task.lease_until <= now
-    return task.state is TaskState.PENDING or lapsed
+
+def _answers(record: TaskRecord, query: TaskQuery) -> bool:
+    asked = (query.knowledge_base, query.state, query.kind)
+    there = (record.knowledge_base, record.state, record.kind)
+    return all(want in {None, have} for want, have in zip(asked, there, strict=True))
 
 
-def _newest_standing(document: DocumentRow) -> VersionRow | None:
-    """The newest version that neither failed nor was withdrawn."""
-    return next(
-        (v for v in reversed(document.versions) if v.state is not VersionState.FAILED and not v.withdrawn),
-        None,
-    )
+def document_id_of(kb: KnowledgeBaseRow, source: str) -> str:
+    return stable_hash("document", kb.tenant, kb.kb_id, source)

@@ -1,12 +1,13 @@
 """Document versions of the in-memory catalog: building them, listing and deleting documents."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from gateway.access.authorizer import DocumentRef
-from gateway.adapters.memory.catalog_rows import CatalogRows, DocumentRow, VersionRow
+from gateway.adapters.memory.catalog_rows import CatalogRows, DocumentRow, VersionRow, newest_standing
 from gateway.errors import IllegalTransition, NotFound
 from gateway.ingest.task import TaskClaim
-from gateway.ingest.uploads import DocumentRecord
+from gateway.ingest.uploads import DocumentRecord, StandingVersion
 from gateway.ingest.version import BuiltVersion, VectorPlace, VersionJob
 from gateway.release.model import VersionState, check_version_transition
 
@@ -48,8 +49,7 @@ class VersionRows(CatalogRows):
         kb = self._knowledge_bases[self._documents[built.ref.document_id].kb_id]
         kb.ready += 1
         version.built, version.ready_number = built, kb.ready
-        for text_hash, place in built.new_vectors.items():
-            self._vectors.setdefault((built.space_id, text_hash), place)
+        self._add_places(claim, built.space_id, built.new_vectors)
 
     async def fail_version(self, claim: TaskClaim, ref: DocumentRef, reason: str, detail: str) -> None:
         version = self._claimed(claim, ref)
@@ -59,6 +59,17 @@ class VersionRows(CatalogRows):
     async def vector_places(self, space_id: str, text_hashes: Sequence[str]) -> Mapping[str, VectorPlace]:
         places = ((text_hash, self._vectors.get((space_id, text_hash))) for text_hash in text_hashes)
         return {text_hash: place for text_hash, place in places if place is not None}
+
+    async def add_vector_places(
+        self, claim: TaskClaim, space_id: str, places: Mapping[str, VectorPlace]
+    ) -> None:
+        self._held(claim)
+        self._add_places(claim, space_id, places)
+
+    def _add_places(self, claim: TaskClaim, space_id: str, places: Mapping[str, VectorPlace]) -> None:
+        for text_hash, place in places.items():
+            made = replace(place, made_by=claim.task_id)
+            self._vectors.setdefault((space_id, text_hash), made)
 
     async def documents(self, tenant: str, knowledge_base: str) -> list[DocumentRecord]:
         kb = self._kb_named(tenant, knowledge_base)
@@ -84,19 +95,26 @@ class VersionRows(CatalogRows):
             deny=tuple(sorted(document.acl.deny)),
             error=newest.error,
             created_at=document.created_at,
+            standing=_standing(document),
+            withdrawn=newest.withdrawn,
+            approval=newest.approval,
+            approved_by=newest.approved_by,
+            approved_at=newest.approved_at,
+            risk=newest.risk,
         )
 
-    async def delete_document(self, tenant: str, document_id: str) -> bool:
-        document = self._document(tenant, document_id)
-        if document is None or document.deleted:
-            return False
-        document.deleted_at = self._clock()
-        # A later import under the same source must not bring the deleted versions back.
-        for version in document.versions:
-            version.withdrawn = True
-        self._bump_epoch(tenant)
-        self._knowledge_bases[document.kb_id].acl_revision += 1
-        return True
+
+def _standing(document: DocumentRow) -> StandingVersion | None:
+    version = newest_standing(document)
+    if version is None:
+        return None
+    return StandingVersion(
+        document_version=version.ref.document_version,
+        state=version.state,
+        content_sha256=version.document.content_sha256,
+        size_bytes=version.document.size_bytes,
+        fingerprint=version.document.fingerprint,
+    )
 
 
 def _move(version: VersionRow, state: VersionState) -> bool:

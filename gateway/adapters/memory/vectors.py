@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from gateway.context import Deadline
 from gateway.errors import (
@@ -52,6 +52,9 @@ class MemoryVectors:
         wanted = {_checked(chunk_id) for chunk_id in chunk_ids}
         return [row.chunk for row in self._permitted(query, deadline) if row.chunk.chunk_id in wanted]
 
+    async def permitted(self, query: ScopedQuery, deadline: Deadline) -> int:
+        return len(self._permitted(query, deadline))
+
     async def ping(self, deadline: Deadline) -> None:
         deadline.budget("retrieval", math.inf)
         self._expect_available()
@@ -78,6 +81,24 @@ class MemoryVectors:
     async def drop(self, space: EmbeddingSpace, kb_revision: str) -> None:
         self._expect_available()
         self._collections.get(space.collection, {}).pop(kb_revision, None)
+
+    async def delete_document(
+        self, space: EmbeddingSpace, kb_revision: str, tenant: str, kb_id: str, document_id: str
+    ) -> int:
+        self._expect_available()
+        revision = self._collections.get(space.collection, {}).get(kb_revision, {})
+        place = (_checked(tenant), _checked(kb_id), _checked(document_id))
+        rows = [
+            i for i, r in revision.items() if (r.chunk.tenant_id, r.chunk.kb_id, r.chunk.document_id) == place
+        ]
+        for row_id in rows:
+            del revision[row_id]
+        return len(rows)
+
+    async def revisions(self, space: EmbeddingSpace) -> Mapping[str, int]:
+        self._expect_available()
+        revisions = self._collections.get(space.collection, {})
+        return {name: len(rows) for name, rows in revisions.items() if rows}
 
     async def aclose(self) -> None:
         """Nothing is open."""

@@ -9,6 +9,8 @@ from gateway.retrieval.chunk import stable_hash
 
 #: no class of a chunk: those start at 0
 _SEAL_CLASS = -1
+#: all rows of all revisions but their seals
+EVERY_ROW = f"acl_class > {_SEAL_CLASS}"
 
 
 def seal_row(space: EmbeddingSpace, kb_revision: str, *, bm25: bool) -> dict[str, Any]:
@@ -31,7 +33,7 @@ def seal_filter(kb_revision: str) -> str:
 
 def rows_filter(kb_revision: str) -> str:
     """All rows of one revision but its seal."""
-    return f"{revision_filter(kb_revision)} and acl_class > {_SEAL_CLASS}"
+    return f"{revision_filter(kb_revision)} and {EVERY_ROW}"
 
 
 def _seal_id(kb_revision: str) -> str:

@@ -25,7 +25,7 @@ graceful time (5 s) is over; a reader that doesn't see the seal reads Strong bef
 """
 
 import functools
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import anyio
@@ -68,11 +68,14 @@ class MilvusStore:
         may_create: bool = True,
         write_cap_s: float = 60.0,
         batch_rows: int = 200,
+        listed_rows: int = 4_096,
     ) -> None:
+        """``batch_rows`` are written at once, ``listed_rows`` read at once to list a collection."""
         self._connector = Connector(endpoint, layout_for)
         self._may_create = may_create
         self._write_cap_s = write_cap_s
         self._batch_rows = batch_rows
+        self._listed_rows = listed_rows
         self._writing = anyio.Lock()
 
     @property
@@ -130,6 +133,15 @@ class MilvusStore:
         )
         return [checked_hit(query, as_chunk(row)) for row in rows]
 
+    async def permitted(self, query: ScopedQuery, deadline: Deadline) -> int:
+        expression = scope_filter(query)
+
+        async def ask(reading: Reading) -> list[int]:
+            count = await reading.count(expression)
+            return [count] if count else []
+
+        return sum(await self._read(query, deadline, ask))
+
     async def _read(
         self, query: ScopedQuery, deadline: Deadline, ask: Callable[[Reading], Awaitable[list[T]]]
     ) -> list[T]:
@@ -186,6 +198,16 @@ class MilvusStore:
     async def drop(self, space: EmbeddingSpace, kb_revision: str) -> None:
         self._connector.forget(space.collection, kb_revision)
         await self._revision(space, kb_revision, lambda writer: writer.drop())
+
+    async def delete_document(
+        self, space: EmbeddingSpace, kb_revision: str, tenant: str, kb_id: str, document_id: str
+    ) -> int:
+        return await self._revision(
+            space, kb_revision, lambda writer: writer.delete_document(tenant, kb_id, document_id)
+        )
+
+    async def revisions(self, space: EmbeddingSpace) -> Mapping[str, int]:
+        return await self._revision(space, "", lambda writer: writer.revisions(self._listed_rows))
 
     async def _revision(
         self, space: EmbeddingSpace, kb_revision: str, call: Callable[[RevisionWriter], T]

@@ -1,12 +1,14 @@
 """RevisionWriter: what one write does to the store, call by call; it blocks, so it runs in a thread."""
 
-from collections.abc import Sequence
+import string
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gateway.adapters.milvus.client import Connection
-from gateway.adapters.milvus.filter import revision_filter
+from gateway.adapters.milvus.filter import literal, revision_filter
 from gateway.adapters.milvus.layout import expect_collection, make_collection, partition_of
-from gateway.adapters.milvus.seal import rows_filter, seal_row
+from gateway.adapters.milvus.seal import EVERY_ROW, rows_filter, seal_filter, seal_row
 from gateway.release.model import EmbeddingSpace
 
 # A server searches rows that it hasn't flushed exactly as long as they are fewer than some 5,000 (then it
@@ -56,22 +58,67 @@ class RevisionWriter:
             self._flush()
             self._warm()
             return
-        self.write([seal_row(self._space, self._kb_revision, bm25=self._layout.bm25)])
+        if not self._is_sealed():  # replacing it would leave readers without one for a moment
+            self.write([seal_row(self._space, self._kb_revision, bm25=self._layout.bm25)])
         # what this Strong read has seen, every later read of the same node sees
         if max(self.count(), self._unflushed()) > _MOST_UNFLUSHED:
             self._flush()
 
     def count(self) -> int:
         """Rows of the revision, whoever wrote them; 0 also when there is no such revision."""
-        place: dict[str, Any] = dict(self._place)
+        if self._layout.partition_per_revision and not self._has_partition():
+            return 0
+        return self._counted(rows_filter(self._kb_revision), **self._within())
+
+    def delete_document(self, tenant: str, kb_id: str, document_id: str) -> int:
+        """How many rows there were."""
+        if not self._client.has_collection(**self._place):
+            return 0
+        if self._layout.partition_per_revision and not self._has_partition():
+            return 0
+        names = {"tenant_id": tenant, "kb_id": kb_id, "document_id": document_id}
+        clauses = [rows_filter(self._kb_revision)]
+        clauses += [f"{field} == {literal(value, field)}" for field, value in names.items()]
+        rows = " and ".join(clauses)
+        found = self._counted(rows, **self._within())
+        if not found:
+            return 0
         if self._layout.partition_per_revision:
-            if not self._has_partition():
-                return 0
-            place["partition_names"] = [self._partition]
-        if self._layout.consistency:
-            place["consistency_level"] = STRONG
-        rows = self._client.query(filter=rows_filter(self._kb_revision), output_fields=["count(*)"], **place)
-        return int(rows[0]["count(*)"])
+            self._client.delete(filter=rows, partition_name=self._partition, **self._place)
+            self._flush()
+        else:
+            self._client.delete(filter=rows, **self._place)
+        return found
+
+    def revisions(self, most_rows: int) -> Mapping[str, int]:
+        """Read in parts of ``most_rows``, by the first characters of the row ids: those are hashes, so that
+        nothing depends on the order in which rows come.
+        """
+        found: Counter[str] = Counter()
+        if self._client.has_collection(**self._place):
+            beginnings = [""]
+            while beginnings:
+                beginning = beginnings.pop()
+                rows = f'{EVERY_ROW} and row_id like "{beginning}%"'
+                if self._counted(rows) > most_rows:
+                    beginnings += [beginning + digit for digit in string.hexdigits.lower()[:16]]
+                else:
+                    found.update(self._revisions_of(rows))
+        return found
+
+    def _revisions_of(self, rows: str) -> Iterator[str]:
+        place = self._reading()
+        for row in self._client.query(filter=rows, output_fields=["kb_revision"], **place):
+            yield row["kb_revision"]
+
+    def _counted(self, rows: str, **place: Any) -> int:
+        """How many rows match, as of every write that was acknowledged."""
+        found = self._client.query(filter=rows, output_fields=["count(*)"], **self._reading(), **place)
+        return int(found[0]["count(*)"])
+
+    def _reading(self) -> dict[str, Any]:
+        strong = {"consistency_level": STRONG} if self._layout.consistency else {}
+        return self._place | strong
 
     def drop(self) -> None:
         if not self._client.has_collection(**self._place):
@@ -81,12 +128,25 @@ class RevisionWriter:
         elif self._has_partition():
             self._client.drop_partition(partition_name=self._partition, **self._place)
 
+    def _within(self) -> dict[str, Any]:
+        return {"partition_names": [self._partition]} if self._layout.partition_per_revision else {}
+
     def _has_partition(self) -> bool:
         return bool(self._client.has_partition(partition_name=self._partition, **self._place))
 
     def _flush(self) -> None:
         self._client.flush(**self._place)
         self._client.load_collection(**self._place)
+
+    def _is_sealed(self) -> bool:
+        found = self._client.query(
+            filter=seal_filter(self._kb_revision),
+            output_fields=["row_id"],
+            limit=1,
+            consistency_level=STRONG,
+            **self._place,
+        )
+        return bool(found)
 
     def _unflushed(self) -> int:
         """Rows of the collection that are in memory only, or fewer: deleted ones count as flushed."""

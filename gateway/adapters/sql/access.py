@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from sqlalchemy import Connection, and_, bindparam, select
+from sqlalchemy import Connection, and_, bindparam, func, select
 
 from gateway.access.authorizer import (
     DocumentRef,
@@ -56,7 +56,7 @@ _STANDINGS = (
         _document_class.c.deny,
         _version_class.c.allow,
         _version_class.c.deny,
-        documents.c.deleted_at,
+        func.coalesce(documents.c.deleted_at, document_versions.c.deleted_at),
         revocations.c.revocation_id,
         document_versions.c.withdrawn_at,
         document_versions.c.sensitivity,

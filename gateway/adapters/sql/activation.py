@@ -4,9 +4,10 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, and_, exists, or_, select, update
 
-from gateway.adapters.sql import classes, lexicon
+from gateway.adapters.sql import classes, configs, lexicon
 from gateway.adapters.sql.claims import held
 from gateway.adapters.sql.rows import bump_epoch, known_kb, locked_kb
+from gateway.adapters.sql.snapshots import may_be_released
 from gateway.adapters.sql.tables import (
     document_versions,
     documents,
@@ -82,6 +83,7 @@ def _has_changed_documents(connection: Connection, tenant: str, release_id: str)
                 documents.c.deleted_at.is_not(None),
                 documents.c.acl_class != release_documents.c.acl_class,
                 document_versions.c.withdrawn_at.is_not(None),
+                ~may_be_released,
                 revoked,
             ),
         )
@@ -92,15 +94,9 @@ def _has_changed_documents(connection: Connection, tenant: str, release_id: str)
 
 def _switch(connection: Connection, now: float, kb: Row[Any], release: Row[Any]) -> Activation:
     """Under a new, higher sequence; the release that was active until now is retired."""
-    sequence = kb.release_sequence + 1
     used = classes.in_use(connection, kb.tenant, kb.kb_id)
-    moved = connection.execute(
-        update(knowledge_bases)
-        .where(knowledge_bases.c.kb_id == kb.kb_id, knowledge_bases.c.release_sequence == kb.release_sequence)
-        .values(release_sequence=sequence, active_release_id=release.release_id)
-    )
-    if moved.rowcount != 1:
-        raise ReleaseConflict("another release was activated in the meantime")
+    sequence = _next_sequence(connection, kb, release.release_id)
+    configs.keep(connection, now, sequence, release, release.config)
     connection.execute(
         update(releases)
         .where(releases.c.kb_id == kb.kb_id, releases.c.state == ReleaseState.ACTIVE.value)
@@ -122,12 +118,55 @@ def _switch(connection: Connection, now: float, kb: Row[Any], release: Row[Any])
     return Activation(kb.name, release.kb_revision, sequence)
 
 
-def roll_back(
+def _next_sequence(connection: Connection, kb: Row[Any], release_id: str) -> int:
+    """The knowledge base's next one, from which on this release is active. Raises ReleaseConflict."""
+    sequence: int = kb.release_sequence + 1
+    moved = connection.execute(
+        update(knowledge_bases)
+        .where(knowledge_bases.c.kb_id == kb.kb_id, knowledge_bases.c.release_sequence == kb.release_sequence)
+        .values(release_sequence=sequence, active_release_id=release_id)
+    )
+    if moved.rowcount != 1:
+        raise ReleaseConflict("another release was activated in the meantime")
+    return sequence
+
+
+def roll_back_config(
     connection: Connection, now: float, tenant: str, knowledge_base: str, expected_sequence: int | None
 ) -> Activation:
+    kb = _expected_kb(connection, tenant, knowledge_base, expected_sequence)
+    release = connection.execute(
+        select(releases).where(
+            releases.c.release_id == kb.active_release_id, releases.c.state == ReleaseState.ACTIVE.value
+        )
+    ).one_or_none()
+    earlier = None if release is None else configs.before(connection, kb, release)
+    if release is None or earlier is None:
+        raise ReleaseConflict("there is no earlier retrieval config to go back to")
+    sequence = _next_sequence(connection, kb, release.release_id)
+    configs.keep(connection, now, sequence, release, earlier, config_left=release.config)
+    connection.execute(
+        update(releases)
+        .where(releases.c.release_id == release.release_id)
+        .values(config=earlier, sequence=sequence)
+    )
+    return Activation(kb.name, release.kb_revision, sequence)
+
+
+def _expected_kb(
+    connection: Connection, tenant: str, knowledge_base: str, expected_sequence: int | None
+) -> Row[Any]:
+    """Locked. Raises KnowledgeBaseNotFound, ReleaseConflict."""
     kb = known_kb(connection, tenant, knowledge_base)
     if expected_sequence is not None and kb.release_sequence != expected_sequence:
         raise ReleaseConflict("another release was activated in the meantime")
+    return kb
+
+
+def roll_back(
+    connection: Connection, now: float, tenant: str, knowledge_base: str, expected_sequence: int | None
+) -> Activation:
+    kb = _expected_kb(connection, tenant, knowledge_base, expected_sequence)
     target = connection.execute(
         select(releases)
         .where(

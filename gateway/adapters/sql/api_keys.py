@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, bindparam, select, update
 
 from gateway.access.apikey import ApiKey
+from gateway.adapters.sql.leaving import leave
 from gateway.adapters.sql.rows import add as add_row
 from gateway.adapters.sql.rows import bump_epoch, padded, to_json
 from gateway.adapters.sql.tables import api_keys
@@ -61,6 +62,7 @@ def revoke(connection: Connection, now: float, tenant: str, key_id: str) -> ApiK
     if row.revoked_at is not None:
         return _key(row)
     bump_epoch(connection, tenant)
+    leave(connection, now, "api_key", {"tenant": tenant, "key_id": key_id, "at": now})
     revoked = connection.execute(update(api_keys).where(*mine).values(revoked_at=now).returning(api_keys))
     return _key(revoked.one())
 

@@ -6,30 +6,40 @@ import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import anyio
-from sqlalchemy import URL, Connection, select
+from sqlalchemy import URL, Connection
 
+from gateway.access.act import Act
 from gateway.access.apikey import ApiKey
 from gateway.access.authorizer import DocumentRef, DocumentStanding, RevocationSet, TenantStamp
 from gateway.access.classes import AclClass
 from gateway.adapters.sql import (
     access,
     activation,
+    acts,
     api_keys,
     audit,
     classes,
+    diffs,
     documents,
     imports,
+    journal,
     lexicon,
     orders,
+    purging,
     releases,
+    restoring,
     revocations,
     server,
     snapshots,
+    task_records,
     tasks,
     versions,
 )
+from gateway.adapters.sql.catalog_governance import SqlGovernance
+from gateway.adapters.sql.catalog_remains import SqlRemains
 from gateway.adapters.sql.database import Database
 from gateway.adapters.sql.lock import exclusively, private_file
 from gateway.adapters.sql.migrations import check_schema, migrate
@@ -40,14 +50,17 @@ from gateway.adapters.sql.sqlite import SqliteDatabase, has_wal_reset_bug
 from gateway.adapters.sql.tables import meta
 from gateway.context import Deadline
 from gateway.errors import DeadlineExceeded
+from gateway.ingest.journal import JournalEntry
 from gateway.ingest.plan import Activation, ClassTerms, ReleasePlan
-from gateway.ingest.task import Ending, TaskClaim, TaskRecord
+from gateway.ingest.task import Ending, TaskClaim, TaskQuery, TaskRecord
 from gateway.ingest.uploads import Accepted, DocumentRecord, ImportRequest
 from gateway.ingest.version import BuiltVersion, VectorPlace, VersionJob
 from gateway.observe.audit import AuditRecord
 from gateway.observe.logging import get_logger
+from gateway.release.diff import ReleaseDiff
 from gateway.release.model import (
     EmbeddingSpace,
+    KnowledgeBaseRecord,
     ReleaseRecord,
     ReleaseState,
     RetrievalConfig,
@@ -111,12 +124,14 @@ def _keep_incarnation(connection: Connection, now: float) -> None:
     insert_missing(connection, meta, [{"key": access.INCARNATION, "value": fresh_id("inc")}])
 
 
-class SqlCatalog:
+class SqlCatalog(SqlGovernance, SqlRemains):
     """Implements AccessCatalog, ReleaseCatalog, TaskStore, VersionStore, ReleaseStore,
-    RevocationCatalog, OrderBoard, ApiKeyStore, AuditLog and Lexicon; their docstrings are the contract.
+    RevocationCatalog, OrderBoard, ApiKeyStore, AuditLog, JournalOutbox and Lexicon; their docstrings are the
+    contract.
     """
 
     def __init__(self, database: Database) -> None:
+        super().__init__(database)
         self._database = database
         self._ask = database.ask
         self._look = database.look
@@ -124,9 +139,29 @@ class SqlCatalog:
         self._browse = database.browse
         self._write = database.write
 
+    async def _act(
+        self,
+        act: Act | None,
+        kept: Callable[[Mapping[str, Any]], acts.Answer],
+        change: Callable[[Connection, float], acts.Answer],
+    ) -> acts.Answer:
+        """Durable: a power cut must not bring back a release, or an ACL, that was left behind."""
+        return await self._write(
+            lambda c, now: acts.once(c, now, act, kept, lambda: change(c, now)), durable=True
+        )
+
+    @property
+    def database(self) -> Database:
+        """For what only an operator does with it."""
+        return self._database
+
     async def ping(self) -> None:
-        """Raises CatalogUnavailable when the database can't be read."""
-        await self._look(lambda c: c.execute(select(meta.c.key)).all())
+        """Raises CatalogUnavailable when the database can't be read, RestoreUnconfirmed."""
+        await self._look(restoring.check_confirmed)
+
+    async def is_confirmed(self) -> bool:
+        """False while the catalog comes from a backup and waits for an operator's word."""
+        return await self._look(restoring.is_confirmed)
 
     async def server_version(self) -> str:
         """``PostgreSQL 15.6 (Debian …)``, ``SQLite 3.40.1``."""
@@ -145,7 +180,7 @@ class SqlCatalog:
     # access
 
     async def tenant_stamp(self, tenant: str) -> TenantStamp:
-        return await self._ask(access.tenant_stamps, tenant)
+        return restoring.confirmed(await self._ask(access.tenant_stamps, tenant))
 
     async def tenant_stamps(self, tenants: Collection[str]) -> Mapping[str, TenantStamp]:
         return await self._look(lambda c: access.tenant_stamps(c, tuple(tenants) or (_NOBODY,)))
@@ -178,14 +213,22 @@ class SqlCatalog:
     # revocations: durable before anyone is told
 
     async def revoke(
-        self, tenant: str, kind: RevocationKind, subject: str, reason: str, revoked_by: str
+        self,
+        tenant: str,
+        kind: RevocationKind,
+        subject: str,
+        reason: str,
+        revoked_by: str,
+        *,
+        act: Act | None = None,
     ) -> RevocationRecord:
-        return await self._write(
-            lambda c, now: revocations.revoke(c, now, tenant, kind, subject, reason, revoked_by), durable=True
-        )
+        def change(c: Connection, now: float) -> RevocationRecord:
+            return revocations.revoke(c, now, tenant, kind, subject, reason, revoked_by)
+
+        return await self._act(act, acts.kept_revocation, change)
 
     async def revocations_since(
-        self, tenant: str, epoch: int, documents: Collection[str] = ()
+        self, tenant: str, epoch: int, documents: Collection[DocumentRef] = ()
     ) -> RevocationNews:
         return await self._look(lambda c: revocations.since(c, tenant, epoch, documents))
 
@@ -237,16 +280,23 @@ class SqlCatalog:
     # tasks
 
     async def accept_import(self, request: ImportRequest) -> Accepted:
-        # durable: a power cut must not bring back a wider ACL that an import has narrowed
-        return await self._write(lambda c, now: imports.accept(c, now, request), durable=True)
-
-    async def accept_release(self, tenant: str, knowledge_base: str, deadline_s: float) -> Accepted:
-        return await self._write(
-            lambda c, now: tasks.accept_release(c, now, tenant, knowledge_base, deadline_s)
+        return await self._act(
+            request.act, acts.kept_acceptance, lambda c, now: imports.accept(c, now, request)
         )
 
+    async def accept_release(
+        self, tenant: str, knowledge_base: str, deadline_s: float, *, act: Act | None = None
+    ) -> Accepted:
+        def change(c: Connection, now: float) -> Accepted:
+            return tasks.accept_release(c, now, tenant, knowledge_base, deadline_s)
+
+        return await self._act(act, acts.kept_acceptance, change)
+
     async def claim(self, worker: str, lease_s: float, attempts: int) -> TaskClaim | None:
-        return await self._write(lambda c, now: tasks.claim(c, now, worker, lease_s, attempts))
+        if not await self._look(restoring.is_confirmed):
+            return None
+        await self._write(lambda c, now: tasks.end_the_hopeless(c, now, attempts))
+        return await self._write(lambda c, now: tasks.claim(c, now, worker, lease_s, attempts), loosely=True)
 
     async def heartbeat(self, claim: TaskClaim, lease_s: float) -> bool:
         return await self._write(lambda c, now: tasks.heartbeat(c, now, claim, lease_s))
@@ -260,11 +310,33 @@ class SqlCatalog:
     async def release_claim(self, claim: TaskClaim) -> None:
         await self._write(lambda c, now: tasks.release_claim(c, now, claim))
 
+    async def put_off(self, claim: TaskClaim, trouble: str, rest_s: float) -> None:
+        await self._write(lambda c, now: tasks.put_off(c, now, claim, trouble, rest_s))
+
     async def task(self, tenant: str, task_id: str) -> TaskRecord | None:
-        return await self._read(lambda c: tasks.record(c, tenant, task_id))
+        return await self._read(lambda c: task_records.one(c, tenant, task_id))
+
+    async def tasks(self, tenant: str, query: TaskQuery) -> list[TaskRecord]:
+        return await self._browse(lambda c: task_records.listed(c, tenant, query))
 
     async def request_cancel(self, tenant: str, task_id: str) -> bool:
         return await self._write(lambda c, now: tasks.request_cancel(c, now, tenant, task_id))
+
+    async def purge(self, keys_s: float, tasks_s: float) -> int:
+        return await self._write(lambda c, now: purging.purge(c, now, keys_s, tasks_s))
+
+    # the journal
+
+    async def claim_journal(self, lease_s: float, limit: int) -> list[JournalEntry]:
+        if not await self._look(journal.is_waiting):
+            return []
+        return await self._write(lambda c, now: journal.claim(c, now, lease_s, limit))
+
+    async def journaled(self, entries: Sequence[JournalEntry]) -> None:
+        await self._write(lambda c, now: journal.sent(c, now, entries))
+
+    async def journal_lag_s(self) -> float:
+        return await self._read(journal.lag_s)
 
     # versions and documents
 
@@ -283,13 +355,18 @@ class SqlCatalog:
     async def vector_places(self, space_id: str, text_hashes: Sequence[str]) -> Mapping[str, VectorPlace]:
         return await self._browse(lambda c: versions.places(c, space_id, text_hashes))
 
+    async def add_vector_places(
+        self, claim: TaskClaim, space_id: str, places: Mapping[str, VectorPlace]
+    ) -> None:
+        await self._write(lambda c, now: versions.add_places(c, claim, space_id, places))
+
     async def documents(self, tenant: str, knowledge_base: str) -> list[DocumentRecord]:
         return await self._browse(lambda c: documents.live(c, tenant, knowledge_base))
 
     async def document(self, tenant: str, document_id: str) -> DocumentRecord | None:
         return await self._look(lambda c: documents.one(c, tenant, document_id))
 
-    async def delete_document(self, tenant: str, document_id: str) -> bool:
+    async def delete_document(self, tenant: str, document_id: str) -> str | None:
         return await self._write(lambda c, now: documents.delete(c, now, tenant, document_id), durable=True)
 
     # releases
@@ -314,20 +391,50 @@ class SqlCatalog:
         await self._write(lambda c, now: releases.store_terms(c, claim, kb_revision, classes))
 
     async def activate(
-        self, tenant: str, release_id: str, expected_sequence: int | None, claim: TaskClaim | None = None
+        self,
+        tenant: str,
+        release_id: str,
+        expected_sequence: int | None,
+        claim: TaskClaim | None = None,
+        *,
+        act: Act | None = None,
     ) -> Activation:
-        return await self._write(
-            lambda c, now: activation.activate(c, now, tenant, release_id, expected_sequence, claim),
-            durable=True,
-        )
+        def change(c: Connection, now: float) -> Activation:
+            return activation.activate(c, now, tenant, release_id, expected_sequence, claim)
+
+        return await self._act(act, acts.kept_activation, change)
 
     async def roll_back(
-        self, tenant: str, knowledge_base: str, expected_sequence: int | None = None
+        self,
+        tenant: str,
+        knowledge_base: str,
+        expected_sequence: int | None = None,
+        *,
+        act: Act | None = None,
     ) -> Activation:
-        return await self._write(
-            lambda c, now: activation.roll_back(c, now, tenant, knowledge_base, expected_sequence),
-            durable=True,
-        )
+        def change(c: Connection, now: float) -> Activation:
+            return activation.roll_back(c, now, tenant, knowledge_base, expected_sequence)
+
+        return await self._act(act, acts.kept_activation, change)
+
+    async def roll_back_config(
+        self,
+        tenant: str,
+        knowledge_base: str,
+        expected_sequence: int | None = None,
+        *,
+        act: Act | None = None,
+    ) -> Activation:
+        def change(c: Connection, now: float) -> Activation:
+            return activation.roll_back_config(c, now, tenant, knowledge_base, expected_sequence)
+
+        return await self._act(act, acts.kept_activation, change)
+
+    async def diff_releases(self, tenant: str, release_id: str, against: str | None = None) -> ReleaseDiff:
+        return await self._browse(lambda c: diffs.diff(c, tenant, release_id, against))
+
+    async def knowledge_bases(self, tenant: str) -> list[KnowledgeBaseRecord]:
+        return await self._browse(lambda c: releases.knowledge_bases_of(c, tenant))
 
     async def releases(self, tenant: str, knowledge_base: str) -> list[ReleaseRecord]:
         return await self._browse(lambda c: releases.listed(c, tenant, knowledge_base))

@@ -2,7 +2,7 @@
 
 from sqlalchemy import Connection, and_, bindparam, exists, insert, null, select, union_all, update
 
-from gateway.access.classes import Acl, AclClass
+from gateway.access.classes import MAX_PERMITTED_CLASSES, Acl, AclClass, refuse_too_many
 from gateway.adapters.sql.notify import notify
 from gateway.adapters.sql.rows import acl_from, acl_texts
 from gateway.adapters.sql.tables import acl_classes, documents, knowledge_bases, release_documents
@@ -113,7 +113,10 @@ def is_used(connection: Connection, kb_id: str, number: int) -> bool:
 
 
 def number_of(connection: Connection, kb_id: str, acl: Acl) -> int:
-    """The ACL's class number in a knowledge base that the caller holds locked; made when it is new."""
+    """The ACL's class number in a knowledge base that the caller holds locked; made when it is new.
+
+    Raises TooManyAclClasses.
+    """
     allow, deny = acl_texts(acl)
     digest = stable_hash(allow, deny)
     known = connection.execute(
@@ -122,10 +125,17 @@ def number_of(connection: Connection, kb_id: str, acl: Acl) -> int:
     if known is not None:
         return int(known)
     number = _next_number(connection, kb_id)
+    if number > MAX_PERMITTED_CLASSES:
+        refuse_too_many(in_use(connection, _tenant_of(connection, kb_id), kb_id), acl)
     connection.execute(
         insert(acl_classes).values(kb_id=kb_id, number=number, digest=digest, allow=allow, deny=deny)
     )
     return number
+
+
+def _tenant_of(connection: Connection, kb_id: str) -> str:
+    owner = select(knowledge_bases.c.tenant).where(knowledge_bases.c.kb_id == kb_id)
+    return str(connection.execute(owner).scalar_one())
 
 
 def _next_number(connection: Connection, kb_id: str) -> int:

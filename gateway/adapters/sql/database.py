@@ -23,8 +23,14 @@ class Database(Protocol):
     commits or rolls back whole.
     """
 
-    async def write(self, work: Callable[[Connection, float], T], *, durable: bool = False) -> T:
-        """``work(connection, now)`` as if nobody else were writing; ``durable`` survives a power cut."""
+    async def write(
+        self, work: Callable[[Connection, float], T], *, durable: bool = False, loosely: bool = False
+    ) -> T:
+        """``work(connection, now)`` as if nobody else were writing; ``durable`` survives a power cut.
+
+        ``loosely``: others may write meanwhile, and the locks that the work takes keep what must hold. For
+        what looks at many rows that change all the time, and would be run again for ever.
+        """
         ...
 
     async def read(self, work: Callable[[Connection], T]) -> T:

@@ -1,15 +1,33 @@
 """Documents as their importers see them, and their deletion."""
 
+import json
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, select, update
+from sqlalchemy import Connection, Row, and_, func, select, update
 
-from gateway.adapters.sql import classes
+from gateway.adapters.sql import classes, cleanups
+from gateway.adapters.sql.leaving import leave
 from gateway.adapters.sql.rows import acl_from, bump_epoch, locked_kb
 from gateway.adapters.sql.tables import acl_classes, document_versions, documents, knowledge_bases
 from gateway.adapters.sql.versions import error_of
-from gateway.ingest.uploads import DocumentRecord
+from gateway.ingest.uploads import DocumentRecord, StandingVersion
 from gateway.release.model import VersionState
+from gateway.retrieval.risk import markers_of
+
+_STANDING = document_versions.alias("standing")
+_CANDIDATE = document_versions.alias("candidate")
+_IS_STANDING = and_(
+    _STANDING.c.document_id == documents.c.document_id,
+    _STANDING.c.version
+    == select(func.max(_CANDIDATE.c.version))
+    .where(
+        _CANDIDATE.c.document_id == documents.c.document_id,
+        _CANDIDATE.c.state != VersionState.FAILED.value,
+        _CANDIDATE.c.withdrawn_at.is_(None),
+    )
+    .correlate(documents)
+    .scalar_subquery(),
+)
 
 _LIVE = (
     select(
@@ -20,6 +38,16 @@ _LIVE = (
         document_versions.c.category,
         document_versions.c.error_reason,
         document_versions.c.error_detail,
+        document_versions.c.withdrawn_at,
+        _STANDING.c.version.label("standing_version"),
+        _STANDING.c.state.label("standing_state"),
+        _STANDING.c.content_sha256,
+        _STANDING.c.size_bytes,
+        _STANDING.c.fingerprint,
+        document_versions.c.approval,
+        document_versions.c.approved_by,
+        document_versions.c.approved_at,
+        document_versions.c.risk,
         acl_classes.c.allow,
         acl_classes.c.deny,
         knowledge_bases.c.name.label("knowledge_base"),
@@ -32,6 +60,7 @@ _LIVE = (
             document_versions.c.version == documents.c.newest_version,
         ),
     )
+    .outerjoin(_STANDING, _IS_STANDING)
     .join(
         acl_classes,
         and_(acl_classes.c.kb_id == documents.c.kb_id, acl_classes.c.number == documents.c.acl_class),
@@ -69,16 +98,34 @@ def _record(row: Row[Any]) -> DocumentRecord:
         deny=tuple(sorted(acl.deny)),
         error=error_of(row),
         created_at=row.created_at,
+        standing=_standing(row),
+        withdrawn=row.withdrawn_at is not None,
+        approval=row.approval,
+        approved_by=row.approved_by,
+        approved_at=row.approved_at,
+        risk=markers_of(json.loads(row.risk), row.approval),
     )
 
 
-def delete(connection: Connection, now: float, tenant: str, document_id: str) -> bool:
+def _standing(row: Row[Any]) -> StandingVersion | None:
+    if row.standing_version is None:
+        return None
+    return StandingVersion(
+        document_version=row.standing_version,
+        state=VersionState(row.standing_state),
+        content_sha256=row.content_sha256,
+        size_bytes=row.size_bytes,
+        fingerprint=row.fingerprint,
+    )
+
+
+def delete(connection: Connection, now: float, tenant: str, document_id: str) -> str | None:
     kb_id = connection.execute(
         select(documents.c.kb_id).where(documents.c.document_id == document_id, documents.c.tenant == tenant)
     ).scalar_one_or_none()
     if kb_id is None:
-        return False
-    locked_kb(connection, kb_id)  # first, as every other writer does: else two could wait for each other
+        return None
+    kb = locked_kb(connection, kb_id)  # first, as every other writer does: else two could wait for each other
     marked = connection.execute(
         update(documents)
         .where(
@@ -89,13 +136,18 @@ def delete(connection: Connection, now: float, tenant: str, document_id: str) ->
         .values(deleted_at=now)
     )
     if marked.rowcount != 1:
-        return False
-    # A later import under the same source must not bring the deleted versions back.
-    connection.execute(
-        update(document_versions)
-        .where(document_versions.c.document_id == document_id, document_versions.c.withdrawn_at.is_(None))
-        .values(withdrawn_at=now)
-    )
+        return None
+    _delete_versions(connection, now, document_id)
     bump_epoch(connection, tenant)
     classes.bump_revision(connection, kb_id)
-    return True
+    leave(connection, now, "deletion", {"tenant": tenant, "document_id": document_id, "at": now})
+    return cleanups.queue(connection, now, kb, document_id)
+
+
+def _delete_versions(connection: Connection, now: float, document_id: str) -> None:
+    """A later import under the same source brings none of them back, and whoever reads one still is told."""
+    mine = document_versions.c.document_id == document_id
+    for column in ("withdrawn_at", "deleted_at"):
+        connection.execute(
+            update(document_versions).where(mine, document_versions.c[column].is_(None)).values({column: now})
+        )

@@ -1,33 +1,30 @@
-"""Accepting an upload: versions, task, outbox and idempotency record, in one transaction."""
+"""Accepting an upload: versions, task and outbox, in one transaction with its act."""
 
-import json
 from typing import Any
 
 from sqlalchemy import Connection, Row, select, update
 
 from gateway.access.authorizer import DocumentRef
-from gateway.adapters.sql import access, classes, tasks
-from gateway.adapters.sql.rows import acl_texts, add, made_kb, to_json
+from gateway.adapters.sql import access, classes, moves, references, rights, tasks
+from gateway.adapters.sql.rows import add, made_kb, to_json
 from gateway.adapters.sql.tables import (
     document_versions,
     documents,
-    idempotency,
     task_documents,
 )
-from gateway.errors import Conflict, IdempotencyMismatch
+from gateway.errors import Conflict
 from gateway.ingest.task import TaskKind
 from gateway.ingest.uploads import Accepted, AcceptedDocument, ImportRequest, NewDocument
 from gateway.release.model import VersionState
 from gateway.retrieval.chunk import stable_hash
+from gateway.retrieval.risk import APPROVED, needs_approval
 
 
 def accept(connection: Connection, now: float, request: ImportRequest) -> Accepted:
-    answered = _answered(connection, request)
-    if answered is not None:
-        return answered
     if request.knowledge_base in access.in_force(connection, request.tenant).knowledge_bases:
         raise Conflict("this knowledge base is revoked")
     kb = made_kb(connection, request.tenant, request.knowledge_base, now)
+    references.keep(connection, (document.original_key for document in request.documents))
     task_id = tasks.add_task(
         connection,
         now,
@@ -38,53 +35,26 @@ def accept(connection: Connection, now: float, request: ImportRequest) -> Accept
         activate=request.activate,
         allow_partial=request.allow_partial,
     )
-    accepted = Accepted(task_id, _accept_documents(connection, now, kb, task_id, request.documents))
-    _remember(connection, now, request, accepted)
-    return accepted
-
-
-def _answered(connection: Connection, request: ImportRequest) -> Accepted | None:
-    if request.idempotency_key is None:
-        return None
-    known = connection.execute(
-        select(idempotency.c.request_hash, idempotency.c.answer).where(
-            idempotency.c.tenant == request.tenant,
-            idempotency.c.subject == request.subject,
-            idempotency.c.key == request.idempotency_key,
-        )
-    ).one_or_none()
-    if known is None:
-        return None
-    if known.request_hash != request.request_hash:
-        raise IdempotencyMismatch()
-    answer = json.loads(known.answer)
-    return Accepted(answer["task_id"], tuple(AcceptedDocument(*parts) for parts in answer["documents"]))
-
-
-def _remember(connection: Connection, now: float, request: ImportRequest, accepted: Accepted) -> None:
-    if request.idempotency_key is None:
-        return
-    parts = [[d.document_id, d.document_version, d.source] for d in accepted.documents]
-    add(
-        connection,
-        idempotency,
-        tenant=request.tenant,
-        subject=request.subject,
-        key=request.idempotency_key,
-        request_hash=request.request_hash,
-        answer=to_json({"task_id": accepted.task_id, "documents": parts}),
-        created_at=now,
-    )
+    return Accepted(task_id, _accept_documents(connection, now, kb, task_id, request))
 
 
 def _accept_documents(
-    connection: Connection, now: float, kb: Row[Any], task_id: str, uploads: tuple[NewDocument, ...]
+    connection: Connection, now: float, kb: Row[Any], task_id: str, request: ImportRequest
 ) -> tuple[AcceptedDocument, ...]:
     accepted = []
     permissions_changed = False
-    for upload in uploads:
+    for upload in request.documents:
         acl_class = classes.number_of(connection, kb.kb_id, upload.acl)
-        ref, changed = _accept_document(connection, now, kb, task_id, upload, acl_class)
+        ref, changed = _accept_document(
+            connection,
+            now,
+            kb,
+            task_id,
+            upload,
+            acl_class,
+            subject=request.subject,
+            deadline_s=request.deadline_s,
+        )
         permissions_changed |= changed
         accepted.append(AcceptedDocument(ref.document_id, ref.document_version, upload.source))
     if permissions_changed:
@@ -104,17 +74,27 @@ def _accept_documents(
 
 
 def _accept_document(
-    connection: Connection, now: float, kb: Row[Any], task_id: str, upload: NewDocument, acl_class: int
+    connection: Connection,
+    now: float,
+    kb: Row[Any],
+    task_id: str,
+    upload: NewDocument,
+    acl_class: int,
+    *,
+    subject: str,
+    deadline_s: float,
 ) -> tuple[DocumentRef, bool]:
     """The version that stands for the upload, and whether it changed who may see what."""
     document_id = "doc_" + stable_hash(kb.tenant, kb.kb_id, upload.source)
     known = connection.execute(select(documents).where(documents.c.document_id == document_id)).one_or_none()
-    fingerprint = _fingerprint(upload)
     changed = _changes_permissions(connection, kb, known, acl_class)
     if known is not None and known.deleted_at is None:
+        rights.journal_narrowing(connection, now, kb.tenant, document_id, upload.acl)
         standing = _standing_version(connection, document_id)
-        if standing is not None and standing.fingerprint == fingerprint:
+        if standing is not None and standing.fingerprint == upload.fingerprint:
             _set_current(connection, document_id, acl_class, known.newest_version)
+            if changed:  # no new version brings new rows
+                moves.queue(connection, now, kb, document_id, deadline_s)
             return DocumentRef(document_id, standing.version), changed
     version = 1 if known is None else known.newest_version + 1
     if known is None:
@@ -122,7 +102,7 @@ def _accept_document(
     else:
         _set_current(connection, document_id, acl_class, version)
     ref = DocumentRef(document_id, version)
-    _add_version(connection, now, task_id, ref, upload, acl_class, fingerprint)
+    _add_version(connection, now, task_id, ref, upload, acl_class, subject)
     return ref, changed
 
 
@@ -180,7 +160,7 @@ def _add_version(
     ref: DocumentRef,
     upload: NewDocument,
     acl_class: int,
-    fingerprint: str,
+    subject: str,
 ) -> None:
     add(
         connection,
@@ -191,7 +171,7 @@ def _add_version(
         fence=0,
         state=VersionState.PENDING.value,
         acl_class=acl_class,
-        fingerprint=fingerprint,
+        fingerprint=upload.fingerprint,
         content_sha256=upload.content_sha256,
         size_bytes=upload.size_bytes,
         original_key=upload.original_key,
@@ -204,7 +184,9 @@ def _add_version(
         sensitivity=upload.sensitivity,
         author=upload.author,
         approval=upload.approval,
+        **_approved(now, subject, upload),
         risk=to_json(list(upload.risk)),
+        high_risk=needs_approval(upload.risk),
         parser_version="",
         splitter_version="",
         chunks_key="",
@@ -212,19 +194,6 @@ def _add_version(
     )
 
 
-def _fingerprint(upload: NewDocument) -> str:
-    """Everything about an upload but the place of its bytes: their hash already names them."""
-    parts = [
-        upload.content_sha256,
-        upload.media_type,
-        upload.uri,
-        upload.category,
-        upload.valid_from,
-        upload.valid_until,
-        upload.sensitivity,
-        upload.author,
-        upload.approval,
-        list(upload.risk),
-        acl_texts(upload.acl),
-    ]
-    return stable_hash(to_json(parts))
+def _approved(now: float, subject: str, upload: NewDocument) -> dict[str, Any]:
+    """Whoever says at import that a version is approved has approved it."""
+    return {"approved_by": subject, "approved_at": now} if upload.approval == APPROVED else {}

@@ -1,9 +1,9 @@
 """The PostgreSQL database: pools with bounds, serializable writes, shared reads.
 
-Writes are SERIALIZABLE, so that each means what it means on SQLite, which has a single writer. One
-that met another is run again, then in turn with all others that are run again. Reads that answer
-requests are single statements; those of every request are shared by their callers. Every commit
-waits for the disk.
+Writes are SERIALIZABLE, so that each means what it means on SQLite, which has a single writer; claims of
+tasks aren't, for their row locks and a unique index hold all that has to. A write that met another is run
+again, then in turn with all others that are run again. Reads that answer requests are single statements;
+those of every request are shared by their callers. Every commit waits for the disk.
 
 A call runs in a task of its own. Whoever is cancelled or has waited too long leaves it, and it ends by
 itself: by the server's statement timeout, or, when the server says nothing, by cutting the connection.
@@ -76,6 +76,7 @@ class PostgresDatabase:
         self._snapshots = self._readers.execution_options(**_SNAPSHOT)
         self._listings = self._workers.execution_options(**_SNAPSHOT)
         self._writes = self._workers.execution_options(isolation_level="SERIALIZABLE")
+        self._loose_writes = self._workers.execution_options(isolation_level="READ COMMITTED")
 
     def _pool(self, url: URL, size: int, cap_s: float) -> AsyncEngine:
         milliseconds = str(max(1, int(cap_s * 1000)))
@@ -98,13 +99,15 @@ class PostgresDatabase:
     def _note_connected(self, connection: Any, record: object) -> None:
         self._connected.add(connection.driver_connection)
 
-    async def write(self, work: Callable[[Connection, float], T], *, durable: bool = False) -> T:
+    async def write(
+        self, work: Callable[[Connection, float], T], *, durable: bool = False, loosely: bool = False
+    ) -> T:
         def transaction(connection: Connection, now: float) -> T:
             result = work(connection, now)
             _commit(connection)
             return result
 
-        return await self._long(self._writes, transaction)
+        return await self._long(self._loose_writes if loosely else self._writes, transaction)
 
     async def browse(self, work: Callable[[Connection], T]) -> T:
         return await self._long(self._listings, lambda connection, now: work(connection))

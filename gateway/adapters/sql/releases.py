@@ -17,6 +17,7 @@ from gateway.ingest.plan import ClassTerms
 from gateway.ingest.task import TaskClaim
 from gateway.release.model import (
     EmbeddingSpace,
+    KnowledgeBaseRecord,
     ReleaseRecord,
     ReleaseState,
     RetrievalConfig,
@@ -153,6 +154,22 @@ def listed(connection: Connection, tenant: str, knowledge_base: str) -> list[Rel
     return [_record(row) for row in rows]
 
 
+def knowledge_bases_of(connection: Connection, tenant: str) -> list[KnowledgeBaseRecord]:
+    """By name, in order of code points."""
+    rows = connection.execute(
+        select(
+            knowledge_bases.c.kb_id,
+            knowledge_bases.c.name,
+            knowledge_bases.c.release_sequence,
+            releases.c.release_id,
+            releases.c.space_id,
+        )
+        .outerjoin(releases, releases.c.release_id == knowledge_bases.c.active_release_id)
+        .where(knowledge_bases.c.tenant == tenant)
+    )
+    return sorted((KnowledgeBaseRecord(*row) for row in rows), key=lambda record: record.name)
+
+
 def one(connection: Connection, tenant: str, release_id: str) -> ReleaseRecord | None:
     row = connection.execute(
         _RECORDS.where(releases.c.release_id == release_id, releases.c.tenant == tenant)
@@ -171,10 +188,12 @@ def _record(row: Row[Any]) -> ReleaseRecord:
         sequence=row.sequence,
         base_sequence=row.base_sequence,
         space_id=row.space_id,
+        config=config_from(row.config),
         manifest_hash=row.manifest_hash,
         documents=row.documents,
         chunks=row.chunks,
         created_at=row.created_at,
         activated_at=row.activated_at,
         error=row.error,
+        barrier=None if row.barrier is None else json.loads(row.barrier),
     )

@@ -5,9 +5,12 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, insert, select, update
 
-from gateway.adapters.sql.rows import batches, bump_epoch, fresh_id, named_kb
+from gateway.access.authorizer import DocumentRef
+from gateway.adapters.sql import cleanups, moves
+from gateway.adapters.sql.leaving import leave
+from gateway.adapters.sql.rows import batches, bump_epoch, fresh_id, known_kb, named_kb
 from gateway.adapters.sql.server import database_time
-from gateway.adapters.sql.tables import documents, revocations
+from gateway.adapters.sql.tables import document_versions, documents, revocations
 from gateway.errors import KnowledgeBaseNotFound, NotFound
 from gateway.stream.revocation import RevocationKind, RevocationNews, RevocationRecord
 
@@ -22,6 +25,7 @@ def revoke(
     revoked_by: str,
 ) -> RevocationRecord:
     _must_exist(connection, tenant, kind, subject)
+    kb = _kb_of(connection, tenant, kind, subject)
     known = connection.execute(
         select(revocations).where(
             revocations.c.tenant == tenant,
@@ -45,10 +49,46 @@ def revoke(
             revoked_by=revoked_by,
             created_at=now,
             lifted_at=None,
+            task_id=_follow(connection, now, kb, kind, subject),
         )
         .returning(revocations)
     )
-    return _record(made.one())
+    record = _record(made.one())
+    if kb is not None and kind is RevocationKind.DOCUMENT:
+        moves.queue(connection, now, kb, subject, moves.DEADLINE_S)
+    leave(
+        connection,
+        now,
+        "revocation",
+        {
+            "tenant": tenant,
+            "kind": kind.value,
+            "subject": subject,
+            "reason": reason,
+            "revoked_by": revoked_by,
+            "at": now,
+            "revocation_id": record.revocation_id,
+        },
+    )
+    return record
+
+
+def _follow(
+    connection: Connection, now: float, kb: Row[Any] | None, kind: RevocationKind, subject: str
+) -> str | None:
+    """The clean-up that tells what is left of a document or a knowledge base."""
+    if kb is None:
+        return None
+    if kind is RevocationKind.KNOWLEDGE_BASE:
+        return cleanups.queue(connection, now, kb, None)
+    return cleanups.queue(connection, now, kb, subject)
+
+
+def _kb_of(connection: Connection, tenant: str, kind: str, subject: str) -> Row[Any] | None:
+    """That of a document or the one itself, locked before anything else is, as every other writer does."""
+    if kind == RevocationKind.KNOWLEDGE_BASE.value:
+        return known_kb(connection, tenant, subject)
+    return moves.kb_of(connection, tenant, subject) if kind == RevocationKind.DOCUMENT.value else None
 
 
 def _must_exist(connection: Connection, tenant: str, kind: RevocationKind, subject: str) -> None:
@@ -71,7 +111,7 @@ def listed(connection: Connection, tenant: str) -> list[RevocationRecord]:
     return [_record(row) for row in rows]
 
 
-def since(connection: Connection, tenant: str, epoch: int, document_ids: Collection[str]) -> RevocationNews:
+def since(connection: Connection, tenant: str, epoch: int, refs: Collection[DocumentRef]) -> RevocationNews:
     """In force and newer than the epoch, oldest first, with the database's own time."""
     rows = connection.execute(
         select(revocations)
@@ -83,31 +123,44 @@ def since(connection: Connection, tenant: str, epoch: int, document_ids: Collect
         .order_by(revocations.c.revocation_epoch)
     )
     records = tuple(_record(row) for row in rows)
-    deletions: dict[str, float] = {}
-    for batch in batches(tuple(document_ids)):
+    deletions: dict[DocumentRef, float] = {}
+    for batch in batches(tuple(refs)):
         deletions |= _deletions(connection, tenant, batch)
     return RevocationNews(database_time(connection), records, deletions)
 
 
-def _deletions(connection: Connection, tenant: str, document_ids: Sequence[str]) -> dict[str, float]:
-    deleted = select(documents.c.document_id, documents.c.deleted_at).where(
-        documents.c.document_id.in_(document_ids),
-        documents.c.tenant == tenant,
-        documents.c.deleted_at.is_not(None),
+def _deletions(connection: Connection, tenant: str, refs: Sequence[DocumentRef]) -> dict[DocumentRef, float]:
+    deleted = (
+        select(document_versions.c.document_id, document_versions.c.version, document_versions.c.deleted_at)
+        .join(documents, documents.c.document_id == document_versions.c.document_id)
+        .where(
+            documents.c.document_id.in_({ref.document_id for ref in refs}),
+            documents.c.tenant == tenant,
+            document_versions.c.deleted_at.is_not(None),
+        )
     )
-    return {row.document_id: row.deleted_at for row in connection.execute(deleted)}
+    found = {DocumentRef(row.document_id, row.version): row.deleted_at for row in connection.execute(deleted)}
+    return {ref: found[ref] for ref in refs if ref in found}
 
 
 def lift(connection: Connection, now: float, tenant: str, revocation_id: str) -> RevocationRecord:
     mine = (revocations.c.revocation_id == revocation_id, revocations.c.tenant == tenant)
-    row = connection.execute(select(revocations).where(*mine).with_for_update()).one_or_none()
-    if row is None:
+    found = connection.execute(select(revocations.c.kind, revocations.c.subject).where(*mine)).one_or_none()
+    if found is None:
         raise NotFound()
+    kb = _kb_of(connection, tenant, found.kind, found.subject)
+    row = connection.execute(select(revocations).where(*mine).with_for_update()).one()
     if row.lifted_at is not None:
         return _record(row)
     bump_epoch(connection, tenant)
-    lifted = connection.execute(update(revocations).where(*mine).values(lifted_at=now).returning(revocations))
-    return _record(lifted.one())
+    lifted = connection.execute(
+        update(revocations).where(*mine).values(lifted_at=now).returning(revocations)
+    ).one()
+    if kb is not None and found.kind == RevocationKind.DOCUMENT.value:
+        moves.queue(connection, now, kb, found.subject, moves.DEADLINE_S)
+    told = {"tenant": tenant, "kind": found.kind, "subject": found.subject, "at": now}
+    leave(connection, now, "lift", {**told, "revocation_id": revocation_id})
+    return _record(lifted)
 
 
 def _record(row: Row[Any]) -> RevocationRecord:
@@ -121,4 +174,5 @@ def _record(row: Row[Any]) -> RevocationRecord:
         revocation_epoch=row.revocation_epoch,
         created_at=row.created_at,
         lifted_at=row.lifted_at,
+        task_id=row.task_id,
     )

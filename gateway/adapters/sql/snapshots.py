@@ -2,12 +2,13 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, bindparam, exists, func, insert, select, update
+from sqlalchemy import Connection, Row, and_, bindparam, exists, func, insert, or_, select, update
 
 from gateway.access.authorizer import DocumentRef
+from gateway.adapters.sql import configs
 from gateway.adapters.sql import releases as release_rows
 from gateway.adapters.sql.claims import held
 from gateway.adapters.sql.rows import fresh_id, insert_missing, locked_kb
@@ -28,8 +29,14 @@ from gateway.ingest.task import TaskClaim
 from gateway.ingest.version import ManifestEntry
 from gateway.release.model import EmbeddingSpace, ReleaseState, RetrievalConfig, VersionState
 from gateway.retrieval.chunk import stable_hash
+from gateway.retrieval.risk import APPROVED, REJECTED, markers_of
 from gateway.stream.revocation import RevocationKind
 
+#: a person may keep a version out, and must let one in that is of high risk
+may_be_released = or_(
+    document_versions.c.approval == APPROVED,
+    and_(document_versions.c.approval != REJECTED, document_versions.c.high_risk.is_(False)),
+)
 _newest = (
     select(document_versions.c.document_id, func.max(document_versions.c.version).label("version"))
     .join(documents, documents.c.document_id == document_versions.c.document_id)
@@ -38,6 +45,7 @@ _newest = (
         documents.c.deleted_at.is_(None),
         document_versions.c.state == VersionState.READY.value,
         document_versions.c.withdrawn_at.is_(None),
+        may_be_released,
         ~exists(
             select(revocations.c.seq).where(
                 revocations.c.tenant == documents.c.tenant,
@@ -70,6 +78,24 @@ _MANIFEST = (
     .order_by(manifest.c.document_id, manifest.c.chunk_index)
 )
 
+_CHUNKS_OF_RELEASE = (
+    select(
+        manifest.c.chunk_id,
+        manifest.c.content_hash,
+        release_documents.c.acl_class,
+        release_documents.c.approval,
+    )
+    .select_from(release_documents)
+    .join(
+        manifest,
+        and_(
+            manifest.c.document_id == release_documents.c.document_id,
+            manifest.c.version == release_documents.c.version,
+        ),
+    )
+    .where(release_documents.c.release_id == bindparam("release_id"))
+)
+
 
 def begin(
     connection: Connection, now: float, claim: TaskClaim, space: EmbeddingSpace, config: RetrievalConfig
@@ -80,6 +106,7 @@ def begin(
     _keep_space(connection, space)
     planned = _planned(connection, kb.kb_id)
     manifest_hash = _manifest_hash(planned)
+    config = configs.standing(connection, kb, space, config)
     unchanged = _unchanged(connection, kb, manifest_hash, space, config)
     plan = ReleasePlan(
         release_id=_release_id(connection, task),
@@ -131,12 +158,16 @@ def _planned(connection: Connection, kb_id: str) -> tuple[PlannedDocument, ...]:
             ManifestEntry(row.chunk_index, row.chunk_id, row.content_hash, row.text_hash)
         )
     rows = sorted(connection.execute(_DOCUMENTS, {"kb_id": kb_id}), key=lambda row: str(row.source))
-    return tuple(_planned_document(row, tuple(entries[row.document_id])) for row in rows)
+    return tuple(planned_document(row, tuple(entries[row.document_id])) for row in rows)
 
 
-def _planned_document(row: Row[Any], entries: tuple[ManifestEntry, ...]) -> PlannedDocument:
+def planned_document(row: Row[Any], entries: tuple[ManifestEntry, ...]) -> PlannedDocument:
+    """``row``: a version with its document's ``source`` and ``current_class``."""
     return PlannedDocument(
         ref=DocumentRef(row.document_id, row.version),
+        source=row.source,
+        media_type=row.media_type,
+        original_key=row.original_key,
         title=row.title,
         uri=row.uri,
         category=row.category,
@@ -145,7 +176,7 @@ def _planned_document(row: Row[Any], entries: tuple[ManifestEntry, ...]) -> Plan
         sensitivity=row.sensitivity,
         author=row.author,
         approval=row.approval,
-        risk=tuple(json.loads(row.risk)),
+        risk=markers_of(json.loads(row.risk), row.approval),
         acl_class=row.current_class,
         parser_version=row.parser_version,
         splitter_version=row.splitter_version,
@@ -155,9 +186,24 @@ def _planned_document(row: Row[Any], entries: tuple[ManifestEntry, ...]) -> Plan
 
 
 def _manifest_hash(planned: Sequence[PlannedDocument]) -> str:
-    """Over every (chunk_id, content_hash, acl_class), in an order of its own."""
-    chunks = sorted((e.chunk_id, e.content_hash, d.acl_class) for d in planned for e in d.manifest)
-    return stable_hash(*(part for chunk in chunks for part in chunk))
+    return _hash_of(
+        (e.chunk_id, e.content_hash, d.acl_class, d.approval) for d in planned for e in d.manifest
+    )
+
+
+def _hash_of(chunks: Iterable[tuple[str, str, int, str]]) -> str:
+    """Over every (chunk_id, content_hash, acl_class, approval), in an order of its own."""
+    return stable_hash(*(part for chunk in sorted(chunks) for part in chunk))
+
+
+def rehash(connection: Connection, release_id: str) -> None:
+    """The release's manifest hash once more, after a document of it was moved to another class."""
+    chunks = connection.execute(_CHUNKS_OF_RELEASE, {"release_id": release_id})
+    connection.execute(
+        update(releases)
+        .where(releases.c.release_id == release_id)
+        .values(manifest_hash=_hash_of((row[0], row[1], row[2], row[3]) for row in chunks))
+    )
 
 
 def _unchanged(
@@ -206,6 +252,7 @@ def _keep(connection: Connection, now: float, claim: TaskClaim, kb: Row[Any], pl
             "document_id": document.ref.document_id,
             "version": document.ref.document_version,
             "acl_class": document.acl_class,
+            "approval": document.approval,
         }
         for document in plan.documents
     ]

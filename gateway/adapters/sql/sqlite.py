@@ -121,7 +121,9 @@ class SqliteDatabase:
         # used on the loop, so it never waits: without its word a thread reads
         self._memory = SqliteMemory(lambda: _connect(path, "query_only = ON", timeout_s=0))
 
-    async def write(self, work: Callable[[Connection, float], T], *, durable: bool = False) -> T:
+    async def write(
+        self, work: Callable[[Connection, float], T], *, durable: bool = False, loosely: bool = False
+    ) -> T:
         return await self._run(self._writer, lambda: self._transaction(work, durable))
 
     async def read(self, work: Callable[[Connection], T]) -> T:

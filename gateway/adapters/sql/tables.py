@@ -19,6 +19,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    false,
     text,
 )
 
@@ -115,9 +116,13 @@ tasks = Table(
     _text("report", nullable=True),
     _time("not_before", nullable=True),  # a task that met passing trouble rests until then
     _text("trouble", nullable=True),  # what it met
+    _number("put_offs", server_default="0"),
+    _time("claimed_at", nullable=True),
     _time("created_at"),
     _time("updated_at"),
     Index(None, "state", "seq"),
+    Index(None, "tenant", "seq"),
+    Index(None, "tenant", "claimed_at"),  # whose turn it is
     _partial("uq_tasks_running", "kb_id", where="state = 'RUNNING'", unique=True),
 )
 
@@ -162,7 +167,9 @@ document_versions = Table(
     _text("approval"),
     _text("approved_by", nullable=True),
     _time("approved_at", nullable=True),
+    _text("approval_note", nullable=True),
     _text("risk"),
+    Column("high_risk", Boolean, nullable=False, server_default=false()),
     _text("parser_version"),
     _text("splitter_version"),
     _text("chunks_key"),
@@ -170,7 +177,12 @@ document_versions = Table(
     _text("error_detail", nullable=True),
     _number("ready_number", nullable=True),
     _time("withdrawn_at", nullable=True),
+    _time("deleted_at", nullable=True),  # with its document; a later import under the source leaves it so
     _time("created_at"),
+    _partial(
+        "ix_document_versions_to_clean", "document_id", where="deleted_at IS NOT NULL AND chunks_key <> ''"
+    ),
+    Index(None, "original_key"),
 )
 
 manifest = Table(
@@ -185,6 +197,7 @@ manifest = Table(
     ForeignKeyConstraint(
         ["document_id", "version"], ["document_versions.document_id", "document_versions.version"]
     ),
+    Index(None, "text_hash"),
     sqlite_with_rowid=False,
 )
 
@@ -195,6 +208,8 @@ vector_places = Table(
     _text("text_hash", primary_key=True),
     _text("object_key"),
     _number("position"),
+    _text("made_by", nullable=True),  # the task that embedded it
+    Index(None, "object_key"),
     sqlite_with_rowid=False,
 )
 
@@ -233,8 +248,23 @@ releases = Table(
     _time("created_at"),
     _time("activated_at", nullable=True),
     _time("retired_at", nullable=True),
+    _time("reclaimed_at", nullable=True),
+    _time("swept_at", nullable=True),  # its rows were last taken away
     Index(None, "kb_id", "seq"),
     _partial("uq_releases_active", "kb_id", where="state = 'ACTIVE'", unique=True),
+)
+
+activations = Table(
+    "activations",
+    metadata,
+    _text("kb_id", ForeignKey("knowledge_bases.kb_id"), primary_key=True),
+    Column("sequence", Integer, primary_key=True, autoincrement=False),
+    _text("release_id"),
+    _text("space_id"),
+    _text("config"),
+    _text("config_left", nullable=True),  # the config gone back from
+    _time("at"),
+    sqlite_with_rowid=False,
 )
 
 release_documents = Table(
@@ -244,6 +274,9 @@ release_documents = Table(
     _text("document_id", primary_key=True),
     _number("version"),
     _number("acl_class"),
+    _number("moving", nullable=True),  # rows may carry this class by now: a move has begun
+    _text("approval", server_default="unreviewed"),  # as its rows say
+    Index(None, "document_id"),
     sqlite_with_rowid=False,
 )
 
@@ -297,7 +330,25 @@ outbox = Table(
     _text("payload"),
     _time("created_at"),
     _time("sent_at", nullable=True),
+    _time("claimed_until", nullable=True),  # somebody is sending it to the journal
     _partial("ix_outbox_unsent", "seq", where="sent_at IS NULL"),
+)
+
+#: entries of the journal that belong to an earlier incarnation and that this catalog holds
+journal_replays = Table(
+    "journal_replays",
+    metadata,
+    _text("incarnation", primary_key=True),
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    _time("replayed_at"),
+)
+
+#: objects that nothing refers to and that somebody is deleting: until that is done nobody may refer to them
+condemned = Table(
+    "condemned",
+    metadata,
+    _text("object_key", primary_key=True),
+    _time("at"),
 )
 
 revocations = Table(
@@ -311,6 +362,7 @@ revocations = Table(
     _text("reason"),
     _text("revoked_by"),
     _number("revocation_epoch"),
+    _text("task_id", nullable=True),  # the clean-up that follows
     _time("created_at"),
     _time("lifted_at", nullable=True),
     _partial("uq_revocations_in_force", "tenant", "kind", "subject", where="lifted_at IS NULL", unique=True),

@@ -1,34 +1,30 @@
 """Tasks: accept, claim, keep, end. A worker's every write carries its fence (see ``claims``)."""
 
-import json
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, exists, or_, select, update
+from sqlalchemy import Connection, Row, select, update
 
-from gateway.adapters.sql import releases, versions
+from gateway.adapters.sql import releases, turns, versions
 from gateway.adapters.sql.claims import held
 from gateway.adapters.sql.rows import add, fresh_id, known_kb, to_json
-from gateway.adapters.sql.tables import (
-    document_versions,
-    documents,
-    outbox,
-    task_documents,
-    task_steps,
-    tasks,
-)
+from gateway.adapters.sql.tables import outbox, task_steps, tasks
 from gateway.errors import IllegalTransition
 from gateway.ingest.task import (
+    CANCELLED,
     Ending,
     TaskClaim,
-    TaskDocument,
     TaskKind,
-    TaskRecord,
     TaskState,
     check_task_transition,
+    out_of_attempts,
+    out_of_time,
 )
 from gateway.ingest.uploads import Accepted
 
 _LIVE = frozenset({TaskState.PENDING, TaskState.RUNNING})
+ENDED = tuple(state.value for state in TaskState if state not in _LIVE)
+#: of the outbox entry of every new task
+ACCEPTED_TOPIC = "task.accepted"
 
 
 def add_task(
@@ -69,7 +65,7 @@ def add_task(
         created_at=now,
         updated_at=now,
     )
-    add(connection, outbox, topic="task.accepted", payload=to_json({"task_id": task_id}), created_at=now)
+    add(connection, outbox, topic=ACCEPTED_TOPIC, payload=to_json({"task_id": task_id}), created_at=now)
     return task_id
 
 
@@ -87,41 +83,26 @@ def accept_release(
 
 
 def claim(connection: Connection, now: float, worker: str, lease_s: float, attempts: int) -> TaskClaim | None:
-    free = or_(
-        tasks.c.state == TaskState.PENDING.value,
-        and_(tasks.c.state == TaskState.RUNNING.value, tasks.c.lease_until <= now),
-    )
-    _end_the_hopeless(connection, now, free, attempts)
-    other = tasks.alias("other")
-    busy = exists(
-        select(other.c.seq).where(
-            other.c.kb_id == tasks.c.kb_id,
-            other.c.state == TaskState.RUNNING.value,
-            other.c.seq != tasks.c.seq,
-        )
-    )
-    row = connection.execute(
-        select(tasks).where(free, ~busy).order_by(tasks.c.seq).limit(1).with_for_update(skip_locked=True)
-    ).one_or_none()
+    """At most one of a knowledge base runs by the unique index on those that do: needs no isolation."""
+    row = turns.next_task(connection, now, attempts)
     return None if row is None else _take(connection, now, row, worker, now + lease_s)
 
 
-def _end_the_hopeless(connection: Connection, now: float, free: Any, attempts: int) -> None:
-    """Free tasks that nobody may claim again: cancelled, out of time, out of attempts."""
-    hopeless = or_(
-        tasks.c.cancel_requested.is_(True), tasks.c.deadline_at <= now, tasks.c.attempts >= attempts
-    )
+def end_the_hopeless(connection: Connection, now: float, attempts: int) -> None:
+    """Tasks without a worker that nobody may claim again: cancelled, out of time, out of attempts."""
     rows = connection.execute(
-        select(tasks).where(free, hopeless).order_by(tasks.c.seq).with_for_update(skip_locked=True)
+        select(tasks)
+        .where(turns.unowned(now), turns.hopeless(now, attempts))
+        .order_by(tasks.c.seq)
+        .with_for_update(skip_locked=True)
     ).all()
     for row in rows:
         if row.cancel_requested:
-            ending = Ending(TaskState.CANCELLED)
+            ending = CANCELLED
         elif row.deadline_at <= now:
-            ending = Ending(TaskState.FAILED, "deadline_exceeded", "the task ran out of time")
+            ending = out_of_time(row.trouble)
         else:
-            tried = f"the task was tried {row.attempts} times"
-            ending = Ending(TaskState.FAILED, "attempts_exhausted", tried)
+            ending = out_of_attempts(row.attempts, row.stage, row.trouble)
         _end(connection, now, row, ending)
 
 
@@ -137,6 +118,8 @@ def _take(connection: Connection, now: float, row: Row[Any], worker: str, lease_
         attempts=row.attempts + 1,
         worker=worker,
         lease_until=lease_until,
+        not_before=None,
+        claimed_at=now,
     )
     _step(connection, now, row.task_id, fence, "claimed")
     return TaskClaim(
@@ -151,6 +134,8 @@ def _take(connection: Connection, now: float, row: Row[Any], worker: str, lease_
         allow_partial=row.allow_partial,
         release_id=row.release_id,
         target=row.target,
+        put_offs=row.put_offs,
+        trouble=row.trouble,
     )
 
 
@@ -191,11 +176,30 @@ def _end(connection: Connection, now: float, row: Row[Any], ending: Ending) -> N
     )
     _step(connection, now, row.task_id, row.fence, state.value)
     if state is not TaskState.SUCCEEDED:
-        releases.abandon(connection, row.task_id, ending.code or state.value.lower())
+        code = ending.code or state.value.lower()
+        releases.abandon(connection, row.task_id, code)
+        versions.abandon(connection, row.task_id, code, ending.detail or "its task ended before")
 
 
 def release_claim(connection: Connection, now: float, held_claim: TaskClaim) -> None:
+    _return(connection, now, held(connection, held_claim), "given_back")
+
+
+def put_off(connection: Connection, now: float, held_claim: TaskClaim, trouble: str, rest_s: float) -> None:
     row = held(connection, held_claim)
+    _return(
+        connection,
+        now,
+        row,
+        "put_off",
+        not_before=now + rest_s,
+        trouble=trouble,
+        put_offs=row.put_offs + 1,
+    )
+
+
+def _return(connection: Connection, now: float, row: Row[Any], step: str, **values: Any) -> None:
+    """To the waiting ones. Whoever said so didn't vanish: the start is no attempt."""
     check_task_transition(TaskState(row.state), TaskState.PENDING)
     _change(
         connection,
@@ -205,8 +209,9 @@ def release_claim(connection: Connection, now: float, held_claim: TaskClaim) -> 
         attempts=row.attempts - 1,
         worker=None,
         lease_until=None,
+        **values,
     )
-    _step(connection, now, row.task_id, row.fence, "given_back")
+    _step(connection, now, row.task_id, row.fence, step)
 
 
 def request_cancel(connection: Connection, now: float, tenant: str, task_id: str) -> bool:
@@ -216,7 +221,7 @@ def request_cancel(connection: Connection, now: float, tenant: str, task_id: str
     if row is None or row.state not in _LIVE:
         return False
     if row.state == TaskState.PENDING.value:
-        _end(connection, now, row, Ending(TaskState.CANCELLED))
+        _end(connection, now, row, CANCELLED)
     else:
         _change(connection, now, task_id, cancel_requested=True)
     return True
@@ -228,48 +233,3 @@ def _change(connection: Connection, now: float, task_id: str, **values: Any) -> 
 
 def _step(connection: Connection, now: float, task_id: str, fence: int, stage: str) -> None:
     add(connection, task_steps, task_id=task_id, fence=fence, stage=stage, at=now)
-
-
-def record(connection: Connection, tenant: str, task_id: str) -> TaskRecord | None:
-    row = connection.execute(
-        select(tasks).where(tasks.c.task_id == task_id, tasks.c.tenant == tenant)
-    ).one_or_none()
-    if row is None:
-        return None
-    return TaskRecord(
-        task_id=row.task_id,
-        kind=TaskKind(row.kind),
-        tenant=row.tenant,
-        state=TaskState(row.state),
-        stage=row.stage,
-        done=row.done,
-        total=row.total,
-        error_code=row.error_code,
-        error_detail=row.error_detail,
-        documents=_task_documents(connection, task_id),
-        release_id=row.release_id or row.planned_release_id,
-        created_at=row.created_at,
-        updated_at=row.updated_at,
-        target=row.target,
-        report=None if row.report is None else json.loads(row.report),
-    )
-
-
-def _task_documents(connection: Connection, task_id: str) -> tuple[TaskDocument, ...]:
-    rows = connection.execute(
-        select(document_versions, documents.c.source)
-        .join(
-            task_documents,
-            and_(
-                task_documents.c.document_id == document_versions.c.document_id,
-                task_documents.c.version == document_versions.c.version,
-            ),
-        )
-        .join(documents, documents.c.document_id == document_versions.c.document_id)
-        .where(task_documents.c.task_id == task_id)
-        .order_by(task_documents.c.position)
-    )
-    return tuple(
-        TaskDocument(row.document_id, row.version, row.source, row.state, versions.error_of(row))
-        for row in rows
-    )

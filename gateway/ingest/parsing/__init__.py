@@ -1,57 +1,22 @@
-"""Parsing: one file a format; the format is chosen by a file's name, media type and content."""
-
-import re
-from pathlib import PurePosixPath
+"""Parsing: one file a format; the format is chosen by a file's content, name and media type."""
 
 from gateway.errors import DocumentRejected
 from gateway.ingest.document import BlockKind, ParsedDocument
+from gateway.ingest.parsing.dates import with_stated_validity
 from gateway.ingest.parsing.encoding import decode
-from gateway.ingest.parsing.html import parse_html
-from gateway.ingest.parsing.markdown import parse_markdown
-from gateway.ingest.parsing.text import parse_text
+from gateway.ingest.parsing.formats import HEAD_BYTES, TEXTUAL, Format, choose, format_of, format_of_head
 
-_PARSERS = {"markdown": parse_markdown, "html": parse_html, "text": parse_text}
-_EXTENSIONS = {
-    ".md": "markdown",
-    ".markdown": "markdown",
-    ".mdown": "markdown",
-    ".mkd": "markdown",
-    ".html": "html",
-    ".htm": "html",
-    ".xhtml": "html",
-    ".txt": "text",
-    ".text": "text",
-    ".rst": "text",
-    ".log": "text",
-}
-_MEDIA_TYPES = {
-    "text/markdown": "markdown",
-    "text/x-markdown": "markdown",
-    "text/html": "html",
-    "application/xhtml+xml": "html",
-    "text/plain": "text",
-}
-# Formats with a structure of their own: reading one as plain text would lose it without a word.
-_FOREIGN = frozenset(
-    ".pdf .doc .docx .odt .rtf .xls .xlsx .ods .csv .tsv .ppt .pptx .odp .epub .json .xml .zip .gz .tar .png"
-    " .jpg .jpeg .gif .svg .webp".split()
-)
-_PAGE = re.compile(
-    r"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html)\b", re.IGNORECASE | re.DOTALL
-)
+__all__ = ["HEAD_BYTES", "Format", "format_of", "format_of_head", "parse"]
 
 
 def parse(source: str, media_type: str, content: bytes) -> ParsedDocument:
     """The document of one file. ``source`` is its name or path, ``media_type`` may be empty.
 
-    Raises DocumentRejected blank, undecodable, not_text, unsupported_type or too_complex.
+    Raises DocumentRejected with any reason but too_large and too_sensitive.
     """
-    kind = format_of(source, media_type)
-    text = decode(content, media_type, markup=kind == "html")
-    if kind == "html" or _PAGE.match(text[:4096]):
-        kind = "html"
+    kind = choose(source, media_type, content)
     try:
-        document = _PARSERS[kind](text, source)
+        document = _read(kind, source, media_type, content)
     except RecursionError:
         raise DocumentRejected("too_complex", "The document is nested too deeply to be read.") from None
     if not any(_says_something(block.kind, block.text, block.rows) for block in document.blocks):
@@ -59,23 +24,53 @@ def parse(source: str, media_type: str, content: bytes) -> ParsedDocument:
     return document
 
 
-def format_of(source: str, media_type: str) -> str:
-    """``markdown``, ``html`` or ``text``; the name counts first. Raises DocumentRejected unsupported_type."""
-    extension = PurePosixPath(source.replace("\\", "/")).suffix.lower()
-    if extension in _EXTENSIONS:
-        return _EXTENSIONS[extension]
-    plain_type = media_type.split(";")[0].strip().lower()
-    if extension not in _FOREIGN:
-        if plain_type in _MEDIA_TYPES:
-            return _MEDIA_TYPES[plain_type]
-        named_like_text = not re.fullmatch(r"\.[a-z]\w*", extension)
-        if named_like_text and plain_type in ("", "application/octet-stream"):
-            return "text"
-    what = extension or plain_type or "this type"
-    raise DocumentRejected(
-        "unsupported_type",
-        f"Files of type {what[:40]} are not accepted. Accepted are Markdown, HTML and plain text.",
-    )
+def _read(kind: Format, source: str, media_type: str, content: bytes) -> ParsedDocument:
+    if kind not in TEXTUAL:
+        return with_stated_validity(_read_binary(kind, source, content))
+    return _read_text(kind, source, decode(content, media_type, markup=kind is Format.HTML))
+
+
+# Each parser brings libraries that only its format needs: they are imported with its first file.
+
+
+def _read_binary(kind: Format, source: str, content: bytes) -> ParsedDocument:
+    match kind:
+        case Format.PDF:
+            from gateway.ingest.parsing.pdf import parse_pdf
+
+            return parse_pdf(content, source)
+        case Format.DOCX:
+            from gateway.ingest.parsing.docx import parse_docx
+
+            return parse_docx(content, source)
+        case _:
+            from gateway.ingest.parsing.xlsx import parse_xlsx
+
+            return parse_xlsx(content, source)
+
+
+def _read_text(kind: Format, source: str, text: str) -> ParsedDocument:
+    match kind:
+        case Format.CSV:
+            from gateway.ingest.parsing.csv import parse_csv
+
+            return parse_csv(text, source)
+        case Format.CODE:
+            from gateway.ingest.parsing.code import parse_code
+
+            return parse_code(text, source)
+        case Format.HTML:
+            from gateway.ingest.parsing.html import parse_html
+
+            return with_stated_validity(parse_html(text, source))
+        case Format.MARKDOWN:
+            from gateway.ingest.parsing.markdown import parse_markdown, split_front_matter
+
+            return with_stated_validity(parse_markdown(text, source), split_front_matter(text)[0])
+        case _:
+            from gateway.ingest.parsing.text import parse_text
+
+            return with_stated_validity(parse_text(text, source))
 
 
 def _says_something(kind: BlockKind, text: str, rows: tuple[tuple[str, ...], ...]) -> bool:

@@ -4,6 +4,7 @@ import codecs
 import re
 
 from gateway.errors import DocumentRejected
+from gateway.ingest.parsing.scripts import read_as_usual_text, read_as_utf16
 
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -12,21 +13,6 @@ _BOMS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-_MAGIC = {
-    b"\x89PNG": "a PNG image",
-    b"%PDF-": "a PDF file",
-    b"PK\x03\x04": "a ZIP archive or an Office file",
-    b"PK\x05\x06": "a ZIP archive",
-    b"\x1f\x8b": "a gzip archive",
-    b"BZh": "a bzip2 archive",
-    b"\xfd7zXZ": "an xz archive",
-    b"7z\xbc\xaf": "a 7z archive",
-    b"GIF8": "a GIF image",
-    b"\xff\xd8\xff": "a JPEG image",
-    b"\x7fELF": "a program",
-    b"\xd0\xcf\x11\xe0": "an old Office file",
-    b"SQLite format 3": "a SQLite database",
-}
 # What a page may declare; a declaration never picks a codec that isn't a character set.
 _DECLARABLE = re.compile(
     r"(?:iso-?8859-\d+|latin-?1|us-ascii|windows-125\d|cp125\d|gb2312|gbk|gb18030|gb_2312-80|big5(?:-hkscs)?"
@@ -37,19 +23,15 @@ _PARAMETER = re.compile(r"""charset\s*=\s*["']?([\w.:-]{2,40})""", re.IGNORECASE
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f-\x9f]")
 _DROPPED = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f-\x9f\ufeff\ufffe\uffff]")
 _EMPTY_LINES = re.compile(r"\n(?:[^\S\n]*\n){3,}")
-_SAMPLE_CHARS = 20_000
 
 
 def decode(content: bytes, media_type: str = "", *, markup: bool = False) -> str:
     """Text with ``\\n`` line ends, no byte order mark or control character, at most two empty lines in a row.
 
     A byte order mark decides; then UTF-8 if it is valid; then the character set that the media type
-    or (``markup``) the page declares; then GB18030 if the result reads like Chinese.
+    or (``markup``) the page declares; then the one in which the text reads like a language.
     Raises DocumentRejected not_text or undecodable.
     """
-    for magic, what in _MAGIC.items():
-        if content.startswith(magic):
-            raise DocumentRejected("not_text", f"The file is named like text but is {what}.")
     text = _decode(content, media_type, markup)
     controls = len(_CONTROL.findall(text))
     if controls > 8 and controls * 100 > len(text):
@@ -63,7 +45,10 @@ def _decode(content: bytes, media_type: str, markup: bool) -> str:
         if content.startswith(mark):
             return _strictly(content, codec)
     if b"\0" in content:
-        raise DocumentRejected("not_text", "The file is named like text but contains zero bytes.")
+        text = read_as_utf16(content)
+        if text is None:
+            raise DocumentRejected("not_text", "The file is named like text but contains zero bytes.")
+        return text
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError:
@@ -71,16 +56,13 @@ def _decode(content: bytes, media_type: str, markup: bool) -> str:
     declared = declared_charset(content, media_type, markup)
     if declared:
         return _strictly(content, declared)
-    try:
-        text = content.decode("gb18030")
-    except UnicodeDecodeError:
-        text = ""
-    if _reads_like_chinese(text):
-        return text
-    raise DocumentRejected(
-        "undecodable",
-        "The text encoding could not be determined. Save the file as UTF-8 and import it again.",
-    )
+    text = read_as_usual_text(content)
+    if text is None:
+        raise DocumentRejected(
+            "undecodable",
+            "The text encoding could not be determined. Save the file as UTF-8 and import it again.",
+        )
+    return text
 
 
 def _strictly(content: bytes, codec: str) -> str:
@@ -109,16 +91,3 @@ def declared_charset(content: bytes, media_type: str, markup: bool) -> str:
     if name in ("iso-8859-1", "iso8859-1", "latin1", "latin-1", "us-ascii"):
         return "cp1252"
     return name.replace("windows-", "cp") if name.startswith("windows-") else name
-
-
-def _reads_like_chinese(text: str) -> bool:
-    """Most of its non-ASCII characters are everyday Chinese: GB 2312's symbols and level-1 characters."""
-    foreign = [char for char in text if char > "\x7f"][:_SAMPLE_CHARS]
-    everyday = 0
-    for char in foreign:
-        try:
-            lead = char.encode("gb2312")[0]
-        except UnicodeEncodeError:
-            continue
-        everyday += 0xA1 <= lead <= 0xA9 or 0xB0 <= lead <= 0xD7
-    return bool(foreign) and everyday * 10 >= len(foreign) * 8

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from selectolax.lexbor import LexborNode
 
+from gateway.ingest.parsing.table import REPEATED_CHARS, column_names
+
 CELL_TAGS = frozenset(("td", "th"))
 
 _MAX_COLUMN_SPAN = 64
 _MAX_ROW_SPAN = 200
-#: a longer text isn't repeated into the rows that its cell spans
-_REPEATED_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def read_table(node: LexborNode, text_of_cell: Callable[[LexborNode], str]) -> H
     for child in node.iter():
         if child.tag == "caption":
             caption = text_of_cell(child)
-    return HtmlTable(caption, _column_names(heads), tuple(rows))
+    return HtmlTable(caption, column_names(heads), tuple(rows))
 
 
 def _rows(table: LexborNode) -> Iterator[LexborNode]:
@@ -95,7 +95,7 @@ def _spread(cells: list[_Cell], carried: dict[int, tuple[str, int]], is_head: bo
         for n in range(cell.columns):
             text = cell.text if n == 0 or is_head else ""
             if cell.rows > 1:
-                carried[len(line)] = (text if len(text) <= _REPEATED_CHARS else "", cell.rows - 1)
+                carried[len(line)] = (text if len(text) <= REPEATED_CHARS else "", cell.rows - 1)
             line.append(text)
     take_carried()
     return tuple(line)
@@ -110,13 +110,3 @@ def _stands_out(row: LexborNode) -> bool:
         if cell.tag not in CELL_TAGS or len(inner) != 1 or inner[0].tag not in ("b", "strong"):
             return False
     return True
-
-
-def _column_names(heads: list[tuple[str, ...]]) -> tuple[str, ...]:
-    """Several head rows make one name a column, outermost first, without repeats."""
-    width = max((len(line) for line in heads), default=0)
-    names = []
-    for at in range(width):
-        parts = dict.fromkeys(line[at] for line in heads if at < len(line) and line[at])
-        names.append(" ".join(parts))
-    return tuple(names)

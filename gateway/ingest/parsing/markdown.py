@@ -30,22 +30,28 @@ def parse_markdown(text: str, source: str) -> ParsedDocument:
 
     Raises DocumentRejected too_complex for nesting deeper than 60 levels.
     """
-    title, body = _split_front_matter(text)
+    front_matter, body = split_front_matter(text)
+    title = _FRONT_TITLE.search(front_matter)
     reader = MarkdownIt("commonmark", {"maxNesting": _MAX_NESTING}).enable(["table", "strikethrough"])
     tokens = reader.parse(body)
     if any(token.level >= _MAX_NESTING - 1 for token in tokens):
         raise DocumentRejected(
             "too_complex", "Lists or quotes in the document are nested deeper than 60 levels."
         )
-    return outline(_items(tokens), source=source, parser_version=PARSER_VERSION, title=title)
+    return outline(
+        _items(tokens),
+        source=source,
+        parser_version=PARSER_VERSION,
+        title=title.group(1).strip("\"'").strip() if title else "",
+    )
 
 
-def _split_front_matter(text: str) -> tuple[str, str]:
+def split_front_matter(text: str) -> tuple[str, str]:
+    """The YAML lines at the top, '' when there are none, and the Markdown below them."""
     match = _FRONT_MATTER.match(text)
     if not match or not all(_FRONT_MATTER_LINE.match(line) for line in match.group(1).split("\n")):
         return "", text
-    title = _FRONT_TITLE.search(match.group(1))
-    return (title.group(1).strip("\"'").strip() if title else ""), text[match.end() :]
+    return match.group(1), text[match.end() :]
 
 
 def _items(tokens: Sequence[Token]) -> list[Heading | Piece]:

@@ -21,10 +21,11 @@ _ANSWERS = (BlockKind.TEXT, BlockKind.LIST, BlockKind.CODE)
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """A heading of level 1 (outermost) to 6."""
+    """A heading of level 1 (outermost) to 6. ``page`` is 0 when the format has no pages."""
 
     level: int
     text: str
+    page: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +37,14 @@ class Piece:
     columns: tuple[str, ...] = ()
     rows: tuple[tuple[str, ...], ...] = ()
     bold: bool = False
+    page: int = 0
 
 
 @dataclass(slots=True)
 class _Section:
     path: tuple[str, ...]
     heading: str
+    page: int = 0
     pieces: list[Piece] = field(default_factory=list)
     is_leaf: bool = True
     is_title: bool = False
@@ -104,9 +107,10 @@ def _sections(items: Sequence[Heading | Piece], hidden: str | None) -> Iterator[
         is_title = item.level == 1 and item.text == hidden
         step = _shorten(item.text, STEP_CHARS)
         stack.append((item.level, "" if is_title else step))
-        current = _Section(tuple(text for _, text in stack if text), item.text, is_title=is_title)
+        path = tuple(text for _, text in stack if text)
+        current = _Section(path, item.text, item.page, is_title=is_title)
         if len(item.text) > (TITLE_CHARS if is_title else STEP_CHARS):
-            current.pieces.append(Piece(BlockKind.TEXT, item.text))
+            current.pieces.append(Piece(BlockKind.TEXT, item.text, page=item.page))
     yield current
 
 
@@ -114,15 +118,15 @@ def _blocks(section: _Section) -> Iterator[Block]:
     heading, above = section.heading, section.path[:-1]
     if not section.pieces:
         if section.is_leaf and heading and not section.is_title:
-            yield Block(BlockKind.TEXT, heading, above)
+            yield Block(BlockKind.TEXT, heading, above, section.page)
         return
     if heading and section.is_leaf and not section.is_title and asks(heading):
         text = _joined([Piece(BlockKind.TEXT, heading), *section.pieces])
         if all(piece.kind in _ANSWERS for piece in section.pieces) and len(text) <= QA_CHARS:
-            yield Block(BlockKind.QA, text, above)
+            yield Block(BlockKind.QA, text, above, section.page)
             return
     for piece in _paired(section.pieces):
-        yield Block(piece.kind, piece.text, section.path, columns=piece.columns, rows=piece.rows)
+        yield Block(piece.kind, piece.text, section.path, piece.page, piece.columns, piece.rows)
 
 
 def _paired(pieces: Sequence[Piece]) -> Iterator[Piece]:
@@ -132,7 +136,7 @@ def _paired(pieces: Sequence[Piece]) -> Iterator[Piece]:
     while at < len(flat):
         end = _answer_end(flat, at) if _is_question(flat[at]) else at
         if end > at:
-            yield Piece(BlockKind.QA, _joined(flat[at:end]))
+            yield Piece(BlockKind.QA, _joined(flat[at:end]), page=flat[at].page)
         else:
             yield flat[at]
         at = max(end, at + 1)
@@ -145,7 +149,7 @@ def _one_question_each(piece: Piece) -> Iterator[Piece]:
         yield piece
         return
     for start, end in zip([0, *starts], [*starts, len(lines)], strict=True):
-        yield Piece(BlockKind.TEXT, "\n".join(lines[start:end]))
+        yield Piece(BlockKind.TEXT, "\n".join(lines[start:end]), page=piece.page)
 
 
 def _is_question(piece: Piece) -> bool:

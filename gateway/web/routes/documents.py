@@ -1,4 +1,4 @@
-"""/v1/documents and /v1/tasks: upload, look, delete; how an import is getting on."""
+"""/v1/documents: upload, look, delete."""
 
 import hashlib
 from collections.abc import AsyncIterator, Mapping
@@ -14,9 +14,11 @@ from gateway.access.classes import Acl
 from gateway.access.principal import Principal
 from gateway.answer.question import checked_text
 from gateway.errors import BodyTooLarge, InvalidField, NotFound, ObjectStoreUnavailable
-from gateway.ingest.task import TaskKind, TaskRecord
-from gateway.ingest.uploads import DocumentRecord, ImportRequest, NewDocument
+from gateway.ingest.policy import ImportPolicy
+from gateway.ingest.uploads import DocumentRecord, ImportRequest, NewDocument, StandingVersion
+from gateway.retrieval.risk import APPROVED
 from gateway.web.receiving import FormEnd, bounded, check_fields
+from gateway.web.routes.acting import idempotency_key
 from gateway.web.routes.common import JsonResponse, caller, query_fields
 from gateway.web.routes.forms import DocumentFields, document_fields
 from gateway.web.routes.releases import record
@@ -25,24 +27,24 @@ from gateway.web.services import Services
 _FILE_FIELD = "file"
 _MAX_FILES = 200
 _MAX_FIELDS = 1000
-_KEY_MAX_CHARS = 200
 _SOURCE_MAX_CHARS = 500
 
 
 async def upload(request: Request) -> Response:
     """202 with the task; the originals are stored before the task exists, and after every check of the
-    request itself. Activating needs the scope release: it publishes whatever else is ready too.
+    request itself. Activating needs the scope release: it publishes whatever else is ready too. So does
+    saying that the documents are approved.
     """
     services, principal = await caller(request, "ingest")
     query_fields(request)
-    key = request.headers.get("idempotency-key")
-    key = None if key is None else checked_text(key, "Idempotency-Key", _KEY_MAX_CHARS)
+    key = idempotency_key(request)
     async with _whole_form(request, services.settings.upload_max_bytes) as form:
         fields = document_fields(form)
-        if fields.activate:
+        if fields.activate or fields.approval == APPROVED:
             principal.require("release")
         acl = Acl.parse(fields.allow, fields.deny)
         files = _files(form, fields, services.settings.document_max_bytes)
+        await _check_types(ImportPolicy(services.settings.import_types), files)
         documents = [await _stored(services, principal, source, file, fields, acl) for source, file in files]
     accepted = await services.catalog.accept_import(
         ImportRequest(
@@ -59,13 +61,6 @@ async def upload(request: Request) -> Response:
     )
     services.wake_worker()
     services.feed.announce()  # a document's new version may have a narrower ACL
-    await record(
-        services,
-        principal,
-        "import",
-        task=accepted.task_id,
-        documents=[d.document_id for d in accepted.documents],
-    )
     return JsonResponse(
         {
             "task_id": accepted.task_id,
@@ -113,6 +108,19 @@ def _files(form: FormData, fields: DocumentFields, max_bytes: int) -> list[tuple
     return named
 
 
+async def _check_types(policy: ImportPolicy, files: list[tuple[str, UploadFile]]) -> None:
+    """Before anything is stored. Raises DocumentTypeRefused."""
+    if policy.is_open:
+        return
+    for source, file in files:
+        policy.check(source, _media_type(file), await file.read())
+        await file.seek(0)
+
+
+def _media_type(file: UploadFile) -> str:
+    return (file.content_type or "").partition(";")[0].strip().lower()
+
+
 async def _stored(
     services: Services,
     principal: Principal,
@@ -130,7 +138,7 @@ async def _stored(
     return NewDocument(
         source=source,
         uri=source,
-        media_type=(file.content_type or "").partition(";")[0].strip().lower(),
+        media_type=_media_type(file),
         original_key=key,
         content_sha256=sha256,
         size_bytes=len(content),
@@ -160,16 +168,18 @@ def _request_hash(documents: list[NewDocument], fields: DocumentFields) -> str:
 
 
 async def list_documents(request: Request) -> Response:
-    services, principal = await caller(request, "ingest")
+    """For importers, and for those who approve what is released."""
+    services, principal = await caller(request, "ingest", "release")
     name = query_fields(request, "knowledge_base").get("knowledge_base")
     documents = await services.catalog.documents(
         principal.tenant, checked_text(name, "knowledge_base", _SOURCE_MAX_CHARS)
     )
-    return JsonResponse({"documents": [_document(document) for document in documents]})
+    limits = {"document_bytes": services.settings.document_max_bytes}
+    return JsonResponse({"documents": [_document(document) for document in documents], "limits": limits})
 
 
 async def get_document(request: Request) -> Response:
-    services, principal = await caller(request, "ingest")
+    services, principal = await caller(request, "ingest", "release")
     query_fields(request)
     document = await services.catalog.document(principal.tenant, request.path_params["document_id"])
     if document is None:
@@ -178,35 +188,17 @@ async def get_document(request: Request) -> Response:
 
 
 async def delete_document(request: Request) -> Response:
-    """204: blocked for every reader at once; the next release leaves it out."""
+    """204: blocked for every reader at once; ``Location`` is the task that takes away what is left of it."""
     services, principal = await caller(request, "ingest")
     query_fields(request)
     document_id = request.path_params["document_id"]
-    if not await services.catalog.delete_document(principal.tenant, document_id):
+    task_id = await services.catalog.delete_document(principal.tenant, document_id)
+    if task_id is None:
         raise NotFound("there is no such document")
     services.feed.announce()
-    await record(services, principal, "document.delete", document=document_id)
-    return Response(status_code=204)
-
-
-async def get_task(request: Request) -> Response:
-    services, principal = await caller(request, "ingest", "release")
-    query_fields(request)
-    task = await services.catalog.task(principal.tenant, request.path_params["task_id"])
-    if task is None:
-        raise NotFound("there is no such task")
-    return JsonResponse(_task(task))
-
-
-async def cancel_task(request: Request) -> Response:
-    services, principal = await caller(request, "ingest", "release")
-    query_fields(request)
-    task = await services.catalog.task(principal.tenant, request.path_params["task_id"])
-    if task is not None:
-        principal.require("release" if task.kind is TaskKind.RELEASE else "ingest")
-    if task is None or not await services.catalog.request_cancel(principal.tenant, task.task_id):
-        raise NotFound("no such task is waiting or running")
-    return Response(status_code=202)
+    services.wake_worker()
+    await record(services, principal, "document.delete", document=document_id, task=task_id)
+    return Response(status_code=204, headers={"Location": f"/v1/tasks/{task_id}"})
 
 
 def _document(document: DocumentRecord) -> Mapping[str, object]:
@@ -222,29 +214,23 @@ def _document(document: DocumentRecord) -> Mapping[str, object]:
         "deny": document.deny,
         "error": document.error,
         "created_at": document.created_at,
+        "standing": _standing(document.standing),
+        "withdrawn": document.withdrawn,
+        "approval": document.approval,
+        "approved_by": document.approved_by,
+        "approved_at": document.approved_at,
+        "risk": document.risk,
+        "awaiting_approval": document.awaiting_approval,
     }
 
 
-def _task(task: TaskRecord) -> Mapping[str, object]:
-    error = None
-    if task.error_code is not None:
-        error = {"code": task.error_code, "detail": task.error_detail}
+def _standing(version: StandingVersion | None) -> Mapping[str, object] | None:
+    if version is None:
+        return None
     return {
-        "task_id": task.task_id,
-        "kind": task.kind.value,
-        "state": task.state.value,
-        "stage": task.stage,
-        "progress": {"done": task.done, "total": task.total},
-        "error": error,
-        "release_id": task.release_id,
-        "documents": [
-            {
-                "document_id": d.document_id,
-                "document_version": d.document_version,
-                "source": d.source,
-                "state": d.state,
-                "error": d.error,
-            }
-            for d in task.documents
-        ],
+        "document_version": version.document_version,
+        "state": version.state.value,
+        "content_sha256": version.content_sha256,
+        "size_bytes": version.size_bytes,
+        "fingerprint": version.fingerprint,
     }

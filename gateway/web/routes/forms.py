@@ -1,6 +1,7 @@
 """The form fields that come with an upload, checked one by one."""
 
 import dataclasses
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import ClassVar
@@ -9,11 +10,14 @@ from starlette.datastructures import FormData, UploadFile
 
 from gateway.answer.question import checked_text
 from gateway.errors import InvalidField
+from gateway.retrieval.risk import APPROVED, UNREVIEWED
 
 _TEXT_MAX_CHARS = 300
 #: what names something that is asked for later, under the same limit there
 _NAME_MAX_CHARS = 256
-_APPROVALS = ("unreviewed", "approved")
+_APPROVALS = (UNREVIEWED, APPROVED)
+_MARKER = re.compile(r"[\w:.-]{1,64}")
+_MAX_MARKERS = 32
 _BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
@@ -30,7 +34,7 @@ class DocumentFields:
     sensitivity: int = 0
     source: str | None = None
     author: str = ""
-    approval: str = "unreviewed"
+    approval: str = UNREVIEWED
     risk: tuple[str, ...] = ()
     activate: bool = False
     allow_partial: bool = False
@@ -56,8 +60,8 @@ def document_fields(form: FormData) -> DocumentFields:
         sensitivity=_sensitivity(form),
         source=_one(form, "source"),
         author=_text(form, "author"),
-        approval=_text(form, "approval") or "unreviewed",
-        risk=tuple(marker.strip() for entry in _many(form, "risk") for marker in entry.split(",")),
+        approval=_text(form, "approval") or UNREVIEWED,
+        risk=_risk(form),
         activate=_flag(form, "activate"),
         allow_partial=_flag(form, "allow_partial"),
     )
@@ -70,6 +74,18 @@ def document_fields(form: FormData) -> DocumentFields:
     ):
         raise InvalidField("valid_until must come after valid_from")
     return fields
+
+
+def _risk(form: FormData) -> tuple[str, ...]:
+    """Markers, each field one or several with commas between them."""
+    given = (marker.strip() for entry in _many(form, "risk") for marker in entry.split(","))
+    markers = tuple(dict.fromkeys(marker for marker in given if marker))
+    if len(markers) > _MAX_MARKERS or not all(map(_MARKER.fullmatch, markers)):
+        raise InvalidField(
+            f"risk has at most {_MAX_MARKERS} markers like external or user-generated: "
+            "letters, digits, '-', '_', ':' and '.'"
+        )
+    return markers
 
 
 def _many(form: FormData, name: str) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from gateway.errors import (
 from gateway.observe.trace import Trace
 from gateway.retrieval.candidate import Candidate
 from gateway.retrieval.chunk import Chunk
+from gateway.retrieval.risk import RiskPolicy
 from gateway.web.routes.common import JsonResponse, caller, query_fields, request_deadline
 from gateway.web.services import Services
 
@@ -51,9 +52,10 @@ async def search(request: Request) -> Response:
         None if category is None else checked_text(category, "category", _NAME_MAX_CHARS),
     )
     await services.orchestrator.verify(context, result.refs)
+    risk = _risk_policy(services)
     return JsonResponse(
         {
-            "results": [_result(candidate) for candidate in result.candidates[:top_k]],
+            "results": [_result(candidate, risk) for candidate in result.candidates[:top_k]],
             "hints": [],
             "mode": mode,
             "served_by": _SERVED_BY,
@@ -85,7 +87,7 @@ async def source(request: Request) -> Response:
                 await services.orchestrator.verify(context, frozenset({ref}))
             except PermissionsChanged:
                 break
-            return JsonResponse(_passage(chunk))
+            return JsonResponse(_passage(chunk, _risk_policy(services)))
     raise NotFound("there is no such passage")
 
 
@@ -127,9 +129,13 @@ def _relevance(context: RequestContext, result: SearchResult, passages: int) -> 
     return "sufficient" if decision.sufficient else "weak"
 
 
-def _result(candidate: Candidate) -> dict[str, object]:
+def _risk_policy(services: Services) -> RiskPolicy:
+    return RiskPolicy(services.settings.risk_policy)
+
+
+def _result(candidate: Candidate, risk: RiskPolicy) -> dict[str, object]:
     return {
-        **_passage(candidate.chunk),
+        **_passage(candidate.chunk, risk),
         "score": candidate.score,
         "raw_score": candidate.raw_score,
         "score_label": candidate.score_label,
@@ -137,7 +143,7 @@ def _result(candidate: Candidate) -> dict[str, object]:
     }
 
 
-def _passage(chunk: Chunk) -> dict[str, object]:
+def _passage(chunk: Chunk, risk: RiskPolicy) -> dict[str, object]:
     return {
         "chunk_id": chunk.chunk_id,
         "document_id": chunk.document_id,
@@ -147,4 +153,5 @@ def _passage(chunk: Chunk) -> dict[str, object]:
         "page": chunk.page,
         "uri": chunk.source_uri,
         "content": chunk.content,
+        "risk": risk.shown(chunk.risk),
     }

@@ -1,4 +1,4 @@
-"""/v1/releases: build, activate, roll back. /v1/revocations: revoke, list, lift."""
+"""/v1/releases: build, compare, activate, roll back. /v1/revocations: revoke, list, lift."""
 
 import time
 
@@ -10,9 +10,11 @@ from gateway.answer.question import checked_text
 from gateway.errors import InvalidField
 from gateway.ingest.plan import Activation
 from gateway.observe.audit import AuditRecord
-from gateway.release.model import ReleaseRecord
+from gateway.release.diff import NamedDocument, ReleaseDiff
+from gateway.release.model import KnowledgeBaseRecord, ReleaseRecord
 from gateway.stream.revocation import RevocationKind, RevocationRecord
 from gateway.web.receiving import field
+from gateway.web.routes.acting import act_of
 from gateway.web.routes.common import JsonResponse, caller, json_body, query_fields
 from gateway.web.services import Services
 
@@ -34,10 +36,12 @@ async def build_release(request: Request) -> Response:
     body = await json_body(request, "knowledge_base")
     name = checked_text(body.get("knowledge_base"), "knowledge_base", _NAME_MAX_CHARS)
     accepted = await services.catalog.accept_release(
-        principal.tenant, name, services.settings.task_deadline_s
+        principal.tenant,
+        name,
+        services.settings.task_deadline_s,
+        act=act_of(request, principal, "release.build", body, knowledge_base=name),
     )
     services.wake_worker()
-    await record(services, principal, "release.build", knowledge_base=name, task=accepted.task_id)
     return JsonResponse({"task_id": accepted.task_id, "release_id": accepted.release_id}, 202)
 
 
@@ -46,21 +50,45 @@ async def activate_release(request: Request) -> Response:
     body = await json_body(request, "expected_sequence")
     release_id = request.path_params["release_id"]
     activation = await services.catalog.activate(
-        principal.tenant, release_id, field(body, "expected_sequence", int)
+        principal.tenant,
+        release_id,
+        field(body, "expected_sequence", int),
+        act=act_of(request, principal, "release.activate", body, release=release_id),
     )
-    await record(services, principal, "release.activate", release=release_id)
     return JsonResponse(_activation(activation))
 
 
 async def roll_back_release(request: Request) -> Response:
+    """The revision and all that it says, or the retrieval config alone."""
     services, principal = await caller(request, "release")
-    body = await json_body(request, "knowledge_base", "expected_sequence")
+    body = await json_body(request, "knowledge_base", "what", "expected_sequence")
     name = checked_text(body.get("knowledge_base"), "knowledge_base", _NAME_MAX_CHARS)
-    activation = await services.catalog.roll_back(
-        principal.tenant, name, field(body, "expected_sequence", int)
+    ways = {"release": services.catalog.roll_back, "config": services.catalog.roll_back_config}
+    what = field(body, "what", str) or "release"
+    if what not in ways:
+        raise InvalidField(f"what is one of {', '.join(ways)}")
+    activation = await ways[what](
+        principal.tenant,
+        name,
+        field(body, "expected_sequence", int),
+        act=act_of(request, principal, "release.roll_back", body, knowledge_base=name, what=what),
     )
-    await record(services, principal, "release.roll_back", knowledge_base=name)
     return JsonResponse(_activation(activation))
+
+
+async def diff_release(request: Request) -> Response:
+    services, principal = await caller(request, "release")
+    given = query_fields(request, "against").get("against")
+    against = None if given is None else checked_text(given, "against", _NAME_MAX_CHARS)
+    diff = await services.catalog.diff_releases(principal.tenant, request.path_params["release_id"], against)
+    return JsonResponse(_diff(diff))
+
+
+async def list_knowledge_bases(request: Request) -> Response:
+    services, principal = await caller(request, "release")
+    query_fields(request)
+    found = await services.catalog.knowledge_bases(principal.tenant)
+    return JsonResponse({"knowledge_bases": [_knowledge_base(one) for one in found]})
 
 
 async def revoke(request: Request) -> Response:
@@ -72,13 +100,17 @@ async def revoke(request: Request) -> Response:
         raise InvalidField(f"kind is one of {', '.join(kinds)}")
     subject = checked_text(body.get("id"), "id", _NAME_MAX_CHARS)
     reason = checked_text(body.get("reason"), "reason", _REASON_MAX_CHARS)
-    revocation = await services.catalog.revoke(principal.tenant, kind, subject, reason, principal.subject)
+    act = act_of(request, principal, "revoke", body, kind=kind.value)
+    revocation = await services.catalog.revoke(
+        principal.tenant, kind, subject, reason, principal.subject, act=act
+    )
     services.feed.announce()
-    await record(services, principal, "revoke", revocation=revocation.revocation_id, kind=kind.value)
+    services.wake_worker()
     return JsonResponse(
         {
             "revocation_id": revocation.revocation_id,
             "revocation_epoch": revocation.revocation_epoch,
+            "task_id": revocation.task_id,
         },
         201,
     )
@@ -95,6 +127,7 @@ async def lift_revocation(request: Request) -> Response:
     services, principal = await caller(request, "revoke")
     query_fields(request)
     lifted = await services.catalog.lift(principal.tenant, request.path_params["revocation_id"])
+    services.wake_worker()  # a document's rows come back
     await record(services, principal, "revocation.lift", revocation=lifted.revocation_id)
     return JsonResponse(_revocation(lifted))
 
@@ -114,6 +147,45 @@ def _activation(activation: Activation) -> dict[str, object]:
     }
 
 
+def _knowledge_base(record: KnowledgeBaseRecord) -> dict[str, object]:
+    return {
+        "knowledge_base": record.name,
+        "release_id": record.release_id,
+        "release_sequence": record.sequence,
+        "embedding_space_id": record.space_id,
+    }
+
+
+def _diff(diff: ReleaseDiff) -> dict[str, object]:
+    kinds = {"added": diff.added, "changed": diff.changed, "removed": diff.removed, "moved": diff.moved}
+    chunks, vectors = diff.chunks, diff.vectors or {}
+    return {
+        "from": None if diff.against is None else diff.against.release_id,
+        "to": diff.release.release_id,
+        "documents": {
+            **{kind: [_document(one) for one in documents.named] for kind, documents in kinds.items()},
+            "counts": {kind: documents.count for kind, documents in kinds.items()},
+        },
+        "chunks": {
+            "from": chunks.before,
+            "to": chunks.after,
+            "added": chunks.added,
+            "removed": chunks.removed,
+            "unchanged": chunks.unchanged,
+        },
+        "vectors": {"reused": vectors.get("reused"), "embedded": vectors.get("embedded")},
+    }
+
+
+def _document(document: NamedDocument) -> dict[str, object]:
+    return {
+        "document_id": document.document_id,
+        "document_version": document.document_version,
+        "source": document.source,
+        "title": document.title,
+    }
+
+
 def _release(release: ReleaseRecord) -> dict[str, object]:
     return {
         "release_id": release.release_id,
@@ -122,11 +194,14 @@ def _release(release: ReleaseRecord) -> dict[str, object]:
         "state": release.state.value,
         "release_sequence": release.sequence,
         "embedding_space_id": release.space_id,
+        "retrieval_config": release.config.version,
+        "calibrated": release.config.calibrated,
         "documents": release.documents,
         "chunks": release.chunks,
         "created_at": release.created_at,
         "activated_at": release.activated_at,
         "error": release.error,
+        "barrier": release.barrier,
     }
 
 

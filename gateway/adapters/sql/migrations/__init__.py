@@ -66,6 +66,11 @@ def check_schema(connection: Connection) -> None:
     raise _unknown()
 
 
+def schema_of(connection: Connection) -> str:
+    """The name of the schema it has, such as ``0007``; empty before the first migration."""
+    return "+".join(sorted(_revisions(connection)))
+
+
 def _unknown() -> ConfigurationError:
     return ConfigurationError("schema_unknown", "another version of this program has written this database")
 

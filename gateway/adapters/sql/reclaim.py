@@ -1,0 +1,136 @@
+"""Reclaim: revisions whose time is over, and whose turn it is to take them and stray objects away."""
+
+from typing import Any
+
+from sqlalchemy import Connection, Row, and_, exists, func, or_, select, update
+
+from gateway.adapters.sql import cleanups, lexicon, references, tasks
+from gateway.adapters.sql.claims import held
+from gateway.adapters.sql.rows import insert_missing, locked_kb
+from gateway.adapters.sql.tables import embedding_spaces, knowledge_bases, meta, releases
+from gateway.adapters.sql.tables import tasks as task_rows
+from gateway.ingest.references import ReclaimPolicy, StoredRevision
+from gateway.ingest.task import TaskClaim, TaskKind, TaskState
+from gateway.release.model import ReleaseState, check_release_transition
+
+_LIVE_TASKS = (TaskState.PENDING.value, TaskState.RUNNING.value)
+_SWEPT = "objects_swept_at"
+#: sweeps of a reclaimed revision until its afterlife is over
+_SWEEPS = 4
+
+_being_built = exists(
+    select(task_rows.c.task_id).where(
+        task_rows.c.task_id == releases.c.task_id, task_rows.c.state.in_(_LIVE_TASKS)
+    )
+)
+_has_task = exists(
+    select(task_rows.c.task_id).where(
+        task_rows.c.kb_id == knowledge_bases.c.kb_id,
+        task_rows.c.kind == TaskKind.RECLAIM.value,
+        task_rows.c.state.in_(_LIVE_TASKS),
+    )
+)
+
+
+def _due(now: float, policy: ReclaimPolicy) -> Any:
+    """A condition on ``releases``."""
+    until = now - policy.window_s
+    newest = (
+        select(
+            releases.c.release_id,
+            func.row_number()
+            .over(partition_by=releases.c.kb_id, order_by=releases.c.retired_sequence.desc())
+            .label("place"),
+        )
+        .where(releases.c.state == ReleaseState.RETIRED.value, releases.c.retired_sequence.is_not(None))
+        .subquery()
+    )
+    kept = select(newest.c.release_id).where(newest.c.place <= policy.releases)
+    return or_(
+        releases.c.state == ReleaseState.FAILED.value,
+        and_(
+            releases.c.state == ReleaseState.RETIRED.value,
+            releases.c.retired_at <= until,
+            releases.c.release_id.not_in(kept),
+        ),
+        and_(releases.c.state == ReleaseState.READY.value, releases.c.created_at <= until, ~_being_built),
+        and_(releases.c.state == ReleaseState.RECLAIMED.value, _to_be_swept(now, policy.afterlife_s)),
+    )
+
+
+def _to_be_swept(now: float, afterlife_s: float) -> Any:
+    return or_(
+        releases.c.swept_at.is_(None),
+        and_(
+            releases.c.swept_at < releases.c.reclaimed_at + afterlife_s,
+            releases.c.swept_at <= now - afterlife_s / _SWEEPS,
+        ),
+    )
+
+
+def schedule(connection: Connection, now: float, policy: ReclaimPolicy, deadline_s: float) -> int:
+    wanting = (
+        select(knowledge_bases.c.kb_id)
+        .where(
+            ~_has_task,
+            knowledge_bases.c.kb_id.in_(select(releases.c.kb_id).where(_due(now, policy))),
+        )
+        .order_by(knowledge_bases.c.kb_id)
+    )
+    made = 0
+    for kb_id in connection.execute(wanting).scalars().all():
+        kb = locked_kb(connection, kb_id)
+        waiting = select(knowledge_bases.c.kb_id).where(knowledge_bases.c.kb_id == kb_id, _has_task)
+        if connection.execute(waiting).first() is None:  # still, now that nobody else can make one
+            tasks.add_task(connection, now, TaskKind.RECLAIM, kb, deadline_s)
+            made += 1
+    return made + cleanups.owed(connection, now)
+
+
+def begin(
+    connection: Connection, now: float, claim: TaskClaim, policy: ReclaimPolicy
+) -> list[StoredRevision]:
+    held(connection, claim)
+    locked_kb(connection, claim.kb_id)
+    due = connection.execute(
+        select(
+            releases,
+            embedding_spaces.c.model,
+            embedding_spaces.c.dimension,
+            embedding_spaces.c.text_form,
+        )
+        .join(embedding_spaces, embedding_spaces.c.space_id == releases.c.space_id)
+        .where(releases.c.kb_id == claim.kb_id, _due(now, policy))
+        .order_by(releases.c.seq)
+    ).all()
+    for row in due:
+        _reclaim(connection, now, row)
+    return [references.stored_revision(row) for row in due]
+
+
+def _reclaim(connection: Connection, now: float, row: Row[Any]) -> None:
+    if row.state != ReleaseState.RECLAIMED.value:
+        check_release_transition(ReleaseState(row.state), ReleaseState.RECLAIMED)
+        lexicon.drop(connection, row.kb_revision)
+    if row.reclaimed_at is None:
+        connection.execute(
+            update(releases)
+            .where(releases.c.release_id == row.release_id)
+            .values(state=ReleaseState.RECLAIMED.value, reclaimed_at=now)
+        )
+
+
+def swept(connection: Connection, now: float, claim: TaskClaim, revision: StoredRevision) -> None:
+    held(connection, claim)
+    connection.execute(
+        update(releases).where(releases.c.release_id == revision.release_id).values(swept_at=now)
+    )
+
+
+def claim_sweep(connection: Connection, now: float, every_s: float) -> bool:
+    insert_missing(connection, meta, [{"key": _SWEPT, "value": "0"}])
+    last = connection.execute(select(meta.c.value).where(meta.c.key == _SWEPT).with_for_update()).scalar_one()
+    if float(last) > now - every_s:
+        return False
+    connection.execute(update(meta).where(meta.c.key == _SWEPT).values(value=repr(now)))
+    return True

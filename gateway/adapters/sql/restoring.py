@@ -1,0 +1,63 @@
+"""A catalog that comes from a backup: it has no incarnation, and so no answer, until it is confirmed."""
+
+from collections.abc import Mapping
+
+from sqlalchemy import Connection, delete, select, update
+
+from gateway.access.authorizer import TenantStamp
+from gateway.adapters.sql.access import INCARNATION
+from gateway.adapters.sql.rows import fresh_id, insert_missing
+from gateway.adapters.sql.tables import meta
+from gateway.errors import ConfigurationError, RestoreUnconfirmed
+
+_FINISHED = "restore_finished"
+_META = select(meta.c.key, meta.c.value)
+
+
+def check_confirmed(connection: Connection) -> None:
+    """Raises RestoreUnconfirmed."""
+    if not is_confirmed(connection):
+        raise RestoreUnconfirmed()
+
+
+def confirmed(stamp: TenantStamp) -> TenantStamp:
+    """The stamp, when the catalog answers. Raises RestoreUnconfirmed."""
+    if not stamp.incarnation:
+        raise RestoreUnconfirmed()
+    return stamp
+
+
+def is_confirmed(connection: Connection) -> bool:
+    """Whether the catalog answers."""
+    return bool(_values(connection).get(INCARNATION))
+
+
+def note(connection: Connection) -> Mapping[str, str]:
+    """What was kept with the load; empty in a catalog that answers."""
+    values = _values(connection)
+    return {} if values.pop(INCARNATION, "") else values
+
+
+def finish(connection: Connection, now: float) -> None:
+    """Everything is back; only the operator's word is missing."""
+    if not is_confirmed(connection):
+        insert_missing(connection, meta, [{"key": _FINISHED, "value": str(now)}])
+
+
+def confirm(connection: Connection) -> bool:
+    """A new incarnation, so that nothing any process remembers of an earlier one counts.
+
+    False when the catalog has one. Raises ConfigurationError ``restore_unfinished``.
+    """
+    values = _values(connection)
+    if values.get(INCARNATION):
+        return False
+    if _FINISHED not in values:
+        raise ConfigurationError("restore_unfinished", "run the same qa-gateway restore again: it goes on")
+    connection.execute(delete(meta).where(meta.c.key != INCARNATION))
+    connection.execute(update(meta).where(meta.c.key == INCARNATION).values(value=fresh_id("inc")))
+    return True
+
+
+def _values(connection: Connection) -> dict[str, str]:
+    return {row.key: row.value for row in connection.execute(_META)}

@@ -1,0 +1,78 @@
+"""Turns: which of the waiting tasks a worker gets. Whoever waits longest behind the fewest comes first."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, and_, case, func, or_, select
+
+from gateway.adapters.sql.server import is_postgres
+from gateway.adapters.sql.tables import tasks
+from gateway.ingest.task import TASK_RANKS, TaskState
+
+_RANK = case({kind.value: rank for kind, rank in TASK_RANKS.items()}, value=tasks.c.kind)
+#: held until the transaction ends; the number is any that nothing else locks in this database
+_ALONE = select(func.pg_advisory_xact_lock(7_421_017))
+_PENDING = tasks.c.state == TaskState.PENDING.value
+_RUNNING = tasks.c.state == TaskState.RUNNING.value
+
+
+def unowned(now: float) -> ColumnElement[bool]:
+    """Tasks that no worker has a right to, resting ones too."""
+    return or_(_PENDING, and_(_RUNNING, tasks.c.lease_until <= now))
+
+
+def hopeless(now: float, attempts: int) -> ColumnElement[bool]:
+    """Tasks that nobody may claim again: cancelled, out of time, out of attempts."""
+    return or_(tasks.c.cancel_requested.is_(True), tasks.c.deadline_at <= now, tasks.c.attempts >= attempts)
+
+
+def next_task(connection: Connection, now: float, attempts: int) -> Row[Any] | None:
+    """Locked until the transaction ends; those that another worker is just taking are passed over."""
+    if is_postgres(connection):  # one claim after the other, so that each sees whose turn the last one was
+        connection.execute(_ALONE)
+    claimable = and_(_claimable(now), ~hopeless(now, attempts))
+    for tenant in _tenants(connection, now, claimable):
+        row = connection.execute(
+            select(tasks)
+            .where(tasks.c.tenant == tenant, claimable)
+            .order_by(_RANK, tasks.c.seq)
+            .limit(1)
+            .with_for_update(skip_locked=True)
+        ).one_or_none()
+        if row is not None:
+            return row
+    return None
+
+
+def _claimable(now: float) -> ColumnElement[bool]:
+    """One task runs at a time in a knowledge base, one whose lease ran out included."""
+    running = tasks.alias("running")
+    busy = select(running.c.kb_id).where(running.c.state == TaskState.RUNNING.value)
+    rested = or_(tasks.c.not_before.is_(None), tasks.c.not_before <= now)
+    return or_(
+        and_(_RUNNING, tasks.c.lease_until <= now),
+        and_(_PENDING, rested, tasks.c.kb_id.not_in(busy)),
+    )
+
+
+def _tenants(connection: Connection, now: float, claimable: ColumnElement[bool]) -> Iterator[str]:
+    """Those with a claimable task, in the order of their turns."""
+    waiting = (
+        select(tasks.c.tenant, func.min(tasks.c.seq).label("oldest"))
+        .where(claimable)
+        .group_by(tasks.c.tenant)
+        .subquery()
+    )
+    at_work = (
+        select(tasks.c.tenant, func.count().label("places"))
+        .where(_RUNNING, tasks.c.lease_until > now)
+        .group_by(tasks.c.tenant)
+        .subquery()
+    )
+    served = select(func.max(tasks.c.claimed_at)).where(tasks.c.tenant == waiting.c.tenant).scalar_subquery()
+    turns = (
+        select(waiting.c.tenant)
+        .outerjoin(at_work, at_work.c.tenant == waiting.c.tenant)
+        .order_by(func.coalesce(at_work.c.places, 0), func.coalesce(served, 0), waiting.c.oldest)
+    )
+    return iter(connection.execute(turns).scalars().all())

@@ -1,0 +1,86 @@
+"""Embedding for imports and builds: each text once in its space, its vector kept in a file."""
+
+from collections.abc import Mapping, Sequence
+
+import anyio.lowlevel
+from anyio import to_thread
+
+from gateway.access.authorizer import DocumentRef
+from gateway.admission.bulkhead import Bulkhead
+from gateway.context import Deadline
+from gateway.errors import InvariantViolated
+from gateway.ingest.objects import ObjectStore
+from gateway.ingest.vectors import VectorFiles, pack
+from gateway.ingest.version import VectorPlace
+from gateway.release.model import EmbeddingSpace
+from gateway.retrieval.chunk import stable_hash
+from gateway.retrieval.embedding import Embedder, Vector
+
+_EMBED_BATCH = 64
+_BATCH_CAP_MS = 60_000
+
+
+class TextVectors:
+    """The vectors of one space. Replays are harmless: a file is named by its texts and written whole."""
+
+    def __init__(self, objects: ObjectStore, embedder: Embedder, bulkhead: Bulkhead) -> None:
+        """``bulkhead`` bounds the batches that are embedded at a time."""
+        self._objects = objects
+        self._embedder = embedder
+        self._bulkhead = bulkhead
+
+    @property
+    def space(self) -> EmbeddingSpace:
+        return self._embedder.space
+
+    @property
+    def max_sensitivity(self) -> int:
+        """Text more sensitive than this is not embedded."""
+        return self._embedder.max_sensitivity
+
+    def files(self) -> VectorFiles:
+        return VectorFiles(self._objects, self.space.dimension)
+
+    async def lost(self, known: Mapping[str, VectorPlace], files: VectorFiles) -> list[str]:
+        """The texts whose vector isn't at its place any more."""
+        found = []
+        for name, place in known.items():
+            await anyio.lowlevel.checkpoint()
+            if not await files.holds(place):
+                found.append(name)
+        return found
+
+    async def complete(
+        self,
+        ref: DocumentRef,
+        texts: Mapping[str, str],
+        known: Mapping[str, VectorPlace],
+        files: VectorFiles,
+    ) -> dict[str, VectorPlace]:
+        """Embeds these texts of one version, each under its hash; returns the places of those that had none.
+
+        Who had one, and lost the vector with its file, gets it back at the place the catalog knows.
+        """
+        lost = [name for name in texts if name in known]
+        if lost:
+            vectors = await self._embed([texts[name] for name in lost])
+            await files.put_back({known[name]: vector for name, vector in zip(lost, vectors, strict=True)})
+        new = [name for name in texts if name not in known]
+        if not new:
+            return {}
+        vectors = await self._embed([texts[name] for name in new])
+        version = f"{ref.document_version}-{await to_thread.run_sync(stable_hash, *new)}"
+        key = f"vectors/{self.space.space_id}/{ref.document_id}/{version}.f32"
+        await self._objects.put(key, await to_thread.run_sync(pack, vectors))
+        return {name: VectorPlace(key, position) for position, name in enumerate(new)}
+
+    async def _embed(self, texts: Sequence[str]) -> list[Vector]:
+        vectors: list[Vector] = []
+        for start in range(0, len(texts), _EMBED_BATCH):
+            batch = texts[start : start + _EMBED_BATCH]
+            deadline = Deadline.after(_BATCH_CAP_MS)
+            with await self._bulkhead.acquire(deadline):
+                vectors += await self._embedder.embed(batch, deadline)
+        if len(vectors) != len(texts):
+            raise InvariantViolated("the embedder gave another number of vectors than it got texts")
+        return vectors
