@@ -350,7 +350,7 @@ class AnswerBlocked(GatewayError):
 
 
 class DocumentRejected(GatewayError):
-    """One document can't be imported. ``reason`` is one of DOCUMENT_REASONS."""
+    """One document can't be imported. ``reason`` is one of ``ingest.reasons``."""
 
     code = "document_rejected"
     title = "The document can't be imported"
@@ -371,36 +371,11 @@ class DocumentUnusable(GatewayError):
         self.source = source
 
 
-def error_codes() -> list[str]:
-    """Of every class of the tree, sorted."""
-
-    def below(kind: type[GatewayError]) -> set[str]:
-        return {kind.code}.union(*(below(child) for child in kind.__subclasses__()))
-
-    return sorted(below(GatewayError))
-
-
 class BackupDamaged(GatewayError):
     """A file of a backup, or an entry of the journal, isn't what was written."""
 
     code = "backup_damaged"
     title = "The backup is damaged"
-
-
-#: reason code -> what it tells a person
-DOCUMENT_REASONS: dict[str, str] = {
-    "blank": "no text was found in it",
-    "undecodable": "its text encoding could not be determined",
-    "not_text": "it is a binary file that claims to be text",
-    "unsupported_type": "files of this type are not accepted",
-    "too_large": "it is larger than allowed",
-    "too_complex": "it needs more time or memory to read than allowed",
-    "corrupt": "its structure is damaged",
-    "encrypted": "it is protected by a password",
-    "needs_ocr": "its pages are pictures of text",
-    "bomb": "it is built to use up memory when it is unpacked",
-    "too_sensitive": "it is more sensitive than the embedding endpoint is cleared for",
-}
 
 
 class InvariantViolated(GatewayError):

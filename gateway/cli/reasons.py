@@ -1,6 +1,6 @@
 """Why files aren't imported, for people: what it means, and what to do about it."""
 
-from gateway.errors import DOCUMENT_REASONS
+from gateway.ingest.reasons import DOCUMENT_REASONS
 
 #: files that an import of a folder doesn't mean
 PASSED_OVER = {

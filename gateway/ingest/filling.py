@@ -3,12 +3,13 @@
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
-from gateway.errors import DOCUMENT_REASONS, DocumentUnusable
+from gateway.errors import DocumentUnusable
 from gateway.ingest.catalog import TaskStore, VersionStore
 from gateway.ingest.embedding import TextVectors
 from gateway.ingest.objects import ObjectStore
 from gateway.ingest.passages import Rebuild, passages_of
 from gateway.ingest.plan import PlannedDocument, ReleasePlan
+from gateway.ingest.reasons import DOCUMENT_REASONS
 from gateway.ingest.rows import TermCounter, rows_of, texts_of
 from gateway.ingest.task import TaskClaim
 from gateway.ingest.validator import sample_positions

@@ -4,7 +4,7 @@ import hashlib
 
 from anyio import to_thread
 
-from gateway.errors import DOCUMENT_REASONS, DocumentRejected, InvariantViolated
+from gateway.errors import DocumentRejected, InvariantViolated
 from gateway.ingest import chunkfile
 from gateway.ingest.building import DocumentParser
 from gateway.ingest.catalog import TaskStore, VersionStore
@@ -12,6 +12,7 @@ from gateway.ingest.document import BuiltDocument
 from gateway.ingest.embedding import TextVectors
 from gateway.ingest.objects import ObjectStore
 from gateway.ingest.originals import original
+from gateway.ingest.reasons import DOCUMENT_REASONS
 from gateway.ingest.task import TaskClaim
 from gateway.ingest.vectors import text_hash
 from gateway.ingest.version import BuiltVersion, ManifestEntry, VectorPlace, VersionJob

@@ -13,7 +13,7 @@ from prometheus_client import (
 )
 
 from gateway.access.authorizer import DropReason
-from gateway.errors import error_codes
+from gateway.errors import GatewayError
 from gateway.observe.hooks import ModelCall, Retry, Stage
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0)
@@ -53,7 +53,7 @@ class Metrics:
             ("rate", "sessions", "embedding", "retrieval", "rerank", "generation", "quota", "draining"),
         )
         self._failures = self._counter(
-            "gateway_failures", "Questions ended by an error, by its code.", "code", error_codes()
+            "gateway_failures", "Questions ended by an error, by its code.", "code", _error_codes()
         )
         self._cancels = self._counter("gateway_cancels", "Sessions ended early.", "reason", close_reasons)
         self._drops = self._counter(
@@ -168,3 +168,12 @@ class Metrics:
 
     def active_streams(self, count: int) -> None:
         self._streams.set(count)
+
+
+def _error_codes() -> list[str]:
+    """Of every class of the tree, sorted."""
+
+    def below(kind: type[GatewayError]) -> set[str]:
+        return {kind.code}.union(*(below(child) for child in kind.__subclasses__()))
+
+    return sorted(below(GatewayError))

@@ -142,7 +142,7 @@ class KnowledgeBaseRecord:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseRecord:
-    """A release as operators see it. Times are seconds since the epoch; ``barrier`` is what validation saw."""
+    """A release as operators see it. Times are seconds since the epoch; ``barrier``: what validation saw."""
 
     release_id: str
     tenant: str

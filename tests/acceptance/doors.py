@@ -117,6 +117,12 @@ DOORS = [
 ]
 
 
+def door(method: str, path: str) -> Door:
+    """The one of this method and path; a query doesn't count."""
+    (found,) = [one for one in DOORS if (one.method, one.path.partition("?")[0]) == (method, path)]
+    return found
+
+
 def all_routes() -> set[tuple[str, str]]:
     """``(method, path)`` of everything that is served, HEAD and OPTIONS left out."""
     return {

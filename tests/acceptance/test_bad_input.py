@@ -20,6 +20,7 @@ from tests.acceptance.doors import (
     OPEN,
     Door,
     all_routes,
+    door,
     json_body,
     multipart,
     upload_body,
@@ -129,7 +130,7 @@ CREDENTIALS = {
 
 
 @pytest.mark.parametrize("value", CREDENTIALS.values(), ids=CREDENTIALS)
-@pytest.mark.parametrize("door", [DOORS[0], DOORS[2]], ids=str)
+@pytest.mark.parametrize("door", [door("POST", "/v1/answers"), door("GET", "/v1/search")], ids=str)
 async def test_a_malformed_authorization_header_is_no_identity(
     server: Server, door: Door, value: str
 ) -> None:
@@ -142,12 +143,12 @@ async def test_two_authorization_headers_are_as_bad_as_none(server: Server) -> N
     """Whoever picks one of them may pick another than the proxy in front did."""
     token = server.world.token(scopes=ALL_SCOPES)
     headers = {"Authorization": f"Bearer {token}", "authorization": f"Bearer {token}"}
-    await server.refuses(DOORS[2], 401, "token_invalid", token=None, headers=headers)
+    await server.refuses(door("GET", "/v1/search"), 401, "token_invalid", token=None, headers=headers)
 
 
 # -- the JSON of a question ----------------------------------------------------------------------
 
-ASK = DOORS[0]
+ASK = door("POST", "/v1/answers")
 
 
 def q(**fields: object) -> bytes:
@@ -248,7 +249,9 @@ TOO_LARGE = {
 
 
 @pytest.mark.parametrize("body", TOO_LARGE.values(), ids=TOO_LARGE)
-@pytest.mark.parametrize("door", [ASK, DOORS[11], DOORS[15]], ids=str)
+@pytest.mark.parametrize(
+    "door", [ASK, door("POST", "/v1/releases"), door("POST", "/v1/revocations")], ids=str
+)
 async def test_a_body_over_the_limit_is_refused(server: Server, door: Door, body: bytes) -> None:
     """413 before anybody parses it."""
     await server.refuses(door, 413, "body_too_large", body=body)
@@ -289,7 +292,12 @@ async def test_every_json_door_refuses_a_forged_tenant(server: Server, door: Doo
     await server.refuses(door, 400, "unknown_field", body=body)
 
 
-RELEASES, ROLLBACK, ACTIVATE, REVOKE = (DOORS[11], DOORS[12], DOORS[13], DOORS[15])
+RELEASES, ROLLBACK, ACTIVATE, REVOKE = (
+    door("POST", "/v1/releases"),
+    door("POST", "/v1/releases/rollback"),
+    door("POST", "/v1/releases/{release_id}/activate"),
+    door("POST", "/v1/revocations"),
+)
 FIELDS_OF_OTHERS: dict[str, tuple[Door, bytes]] = {
     "build: no name": (RELEASES, b"{}"),
     "build: null": (RELEASES, json_body(knowledge_base=None)),
@@ -330,7 +338,11 @@ async def test_a_query_parameter_that_does_not_exist_is_refused(server: Server, 
     await server.refuses(door, 400, "unknown_field", path=path)
 
 
-SEARCH, DOCUMENTS, RELEASE_LIST = DOORS[2], DOORS[5], DOORS[10]
+SEARCH, DOCUMENTS, RELEASE_LIST = (
+    door("GET", "/v1/search"),
+    door("GET", "/v1/documents"),
+    door("GET", "/v1/releases"),
+)
 QUERIES: dict[str, tuple[Door, str]] = {
     "no query": (SEARCH, "/v1/search"),
     "empty query": (SEARCH, "/v1/search?query="),
@@ -412,7 +424,7 @@ async def test_a_get_of_a_door_that_only_changes_things_changes_nothing(server: 
 
 # -- uploads -----------------------------------------------------------------------------------------
 
-UPLOAD = DOORS[4]
+UPLOAD = door("POST", "/v1/documents")
 FILE: tuple[str, bytes, str] = ("file", b"# Note\n", "note.md")
 KB, ALLOW = ("knowledge_base", "handbook"), ("allow", "group:staff")
 
@@ -617,7 +629,9 @@ async def test_a_binary_that_claims_to_be_text_fails_its_task_with_a_reason(
     head, accepted = await open_server.send(UPLOAD, body=body)
     assert head.status == 202
     await world.work()
-    _, task = await open_server.send(DOORS[8], path=f"/v1/tasks/{accepted['task_id']}")
+    _, task = await open_server.send(
+        door("GET", "/v1/tasks/{task_id}"), path=f"/v1/tasks/{accepted['task_id']}"
+    )
     assert (task["state"], task["error"]["code"]) == ("FAILED", "documents_failed")
     (document,) = task["documents"]
     assert document["state"] == "FAILED"

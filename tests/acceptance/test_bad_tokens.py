@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from gateway.access.principal import IdentityVerifier
 from gateway.adapters.identity.oidc import OidcVerifier
 from gateway.adapters.identity.tokens import LOCAL_ISSUER, LocalKey
-from tests.acceptance.doors import DOORS, Door
+from tests.acceptance.doors import Door, door
 from tests.harness.issuer import AUDIENCE, Issuer, SigningKey, serving_issuer
 from tests.harness.serving import serving_world
 from tests.harness.token_attacks import ACCEPTED, EXPIRED, INVALID, LOCAL_INVALID, Token, changed
@@ -25,7 +25,7 @@ from tests.harness.world import World
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 TEXT = {"limits.md": "# Limits\n\nThe upload limit is 42 megabytes for every member of staff.\n"}
-ASK, SEARCH = DOORS[0], DOORS[2]
+ASK, SEARCH = door("POST", "/v1/answers"), door("GET", "/v1/search")
 SENT = {**ACCEPTED, "a blank around": changed(lambda token: f" {token}  ")}
 REFUSED = INVALID | LOCAL_INVALID
 

@@ -14,7 +14,7 @@ import pytest_asyncio
 
 from gateway.access.principal import SCOPES
 from gateway.adapters.memory.models import Gate, ScriptedModel
-from tests.acceptance.doors import DOORS, JSON, Door, all_routes, json_body, upload_body
+from tests.acceptance.doors import DOORS, JSON, Door, all_routes, door, json_body, upload_body
 from tests.harness.grounds import Worlds
 from tests.harness.kept import kept_of
 from tests.harness.serving import serving_world
@@ -176,15 +176,24 @@ async def test_the_owner_is_answered_for_the_same_id(tenants: Tenants, kind: str
 # -- names ------------------------------------------------------------------------------------------
 
 NAMED: dict[str, tuple[Door, Mapping[str, Any]]] = {
-    "ask": (DOORS[0], {"body": '{"question": "Which code opens the vault?", "knowledge_base": "NAME"}'}),
-    "search": (DOORS[2], {"path": "/v1/search?query=vault&knowledge_base=NAME"}),
-    "source": (DOORS[3], {"path": "/v1/sources/CHUNK?knowledge_base=NAME"}),
-    "documents": (DOORS[5], {"path": "/v1/documents?knowledge_base=NAME"}),
-    "releases": (DOORS[10], {"path": "/v1/releases?knowledge_base=NAME"}),
-    "build": (DOORS[11], {"body": '{"knowledge_base": "NAME"}'}),
-    "rollback": (DOORS[12], {"body": '{"knowledge_base": "NAME"}'}),
-    "revoke kb": (DOORS[15], {"body": '{"kind": "knowledge_base", "id": "NAME", "reason": "r"}'}),
-    "revoke document": (DOORS[15], {"body": '{"kind": "document", "id": "DOCUMENT", "reason": "r"}'}),
+    "ask": (
+        door("POST", "/v1/answers"),
+        {"body": '{"question": "Which code opens the vault?", "knowledge_base": "NAME"}'},
+    ),
+    "search": (door("GET", "/v1/search"), {"path": "/v1/search?query=vault&knowledge_base=NAME"}),
+    "source": (door("GET", "/v1/sources/{chunk_id}"), {"path": "/v1/sources/CHUNK?knowledge_base=NAME"}),
+    "documents": (door("GET", "/v1/documents"), {"path": "/v1/documents?knowledge_base=NAME"}),
+    "releases": (door("GET", "/v1/releases"), {"path": "/v1/releases?knowledge_base=NAME"}),
+    "build": (door("POST", "/v1/releases"), {"body": '{"knowledge_base": "NAME"}'}),
+    "rollback": (door("POST", "/v1/releases/rollback"), {"body": '{"knowledge_base": "NAME"}'}),
+    "revoke kb": (
+        door("POST", "/v1/revocations"),
+        {"body": '{"kind": "knowledge_base", "id": "NAME", "reason": "r"}'},
+    ),
+    "revoke document": (
+        door("POST", "/v1/revocations"),
+        {"body": '{"kind": "document", "id": "DOCUMENT", "reason": "r"}'},
+    ),
 }
 
 
@@ -249,7 +258,7 @@ SMUGGLED: dict[str, dict[str, str]] = {
 @pytest.mark.parametrize("headers", SMUGGLED.values(), ids=SMUGGLED)
 async def test_a_header_changes_nothing(tenants: Tenants, headers: dict[str, str]) -> None:
     """Tenant, groups and scopes come from the token; the answer is the same to the byte."""
-    search = DOORS[2]
+    search = door("GET", "/v1/search")
     for path in ("/v1/search?query=vault", f"/v1/sources/{tenants.ids['chunk']}"):
         plain = await tenants.send(search, "globex", path=path)
         assert plain == await tenants.send(search, "globex", path=path, headers=headers)

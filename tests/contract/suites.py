@@ -36,6 +36,7 @@ SUITES: Mapping[str, Suite] = {
     "test_catalog_remains": _catalog("RemainsStore, ReferenceStore, ReclaimStore"),
     "test_catalog_releases": _catalog("ReleaseStore, ReleaseCatalog"),
     "test_catalog_revocations": _catalog("RevocationCatalog"),
+    "test_catalog_standing": _catalog("VersionStore: what stands"),
     "test_catalog_tasks": _catalog("TaskStore"),
     "test_catalog_turns": _catalog("TaskStore: turns, rests, lists"),
     "test_catalog_versions": _catalog("VersionStore"),

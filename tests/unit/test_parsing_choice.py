@@ -5,9 +5,10 @@ import zipfile
 
 import pytest
 
-from gateway.errors import DOCUMENT_REASONS, DocumentRejected
+from gateway.errors import DocumentRejected
 from gateway.ingest.parsing import Format, format_of, format_of_head, parse
 from gateway.ingest.parsing.formats import choose
+from gateway.ingest.reasons import DOCUMENT_REASONS
 
 PAGE = b"\n<!-- saved -->\n<!DOCTYPE html><title>T</title><p>Hello <b>there</b></p>"
 PDF = b"%PDF-1.7\n1 0 obj\n"

@@ -2,11 +2,12 @@
 
 import pytest
 
-from gateway.errors import DOCUMENT_REASONS, DocumentRejected
+from gateway.errors import DocumentRejected
 from gateway.ingest.document import BlockKind
 from gateway.ingest.parsing import parse
 from gateway.ingest.parsing.encoding import decode
 from gateway.ingest.parsing.outline import readable_name
+from gateway.ingest.reasons import DOCUMENT_REASONS
 
 CHINESE = "数据库连接池耗尽时,服务会返回错误。请检查连接泄漏;必要时增大连接数。"
 

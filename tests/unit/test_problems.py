@@ -61,6 +61,10 @@ CASES: dict[errors.GatewayError, int] = {
     errors.DeadlineExceeded("retrieval"): 504,
     errors.DocumentRejected("blank", DETAIL): 422,
     errors.DocumentUnusable("a.md", DETAIL): 500,  # ends a task; no caller meets it
+    errors.BackupDamaged(DETAIL): 500,  # likewise
+    errors.RestoreUnconfirmed(DETAIL): 503,
+    errors.TooManyAclClasses(DETAIL): 409,
+    errors.DocumentTypeRefused(DETAIL): 415,
     errors.GatewayError(DETAIL): 500,
     errors.InvariantViolated(DETAIL): 500,
     errors.ProtocolViolation(DETAIL): 500,

@@ -1,17 +1,14 @@
 """The catalog's word on who may see a document, who approved it, and which rows have to follow."""
 
 from gateway.adapters.sql import approvals, moves, rights
-from gateway.adapters.sql.database import Database
+from gateway.adapters.sql.catalog_part import SqlPart
 from gateway.ingest.governance import AclChange, Approval, ChangedAcl, Verdict
 from gateway.ingest.plan import ClassTerms, ReleasePlan
 from gateway.ingest.task import TaskClaim
 
 
-class SqlGovernance:
+class SqlGovernance(SqlPart):
     """Implements Governance and MoveStore; their docstrings are the contract."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def set_acl(self, change: AclChange) -> ChangedAcl:
         # durable: a power cut must not bring back a wider ACL

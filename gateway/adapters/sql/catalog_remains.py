@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from gateway.adapters.sql import cleanups, reclaim, references
-from gateway.adapters.sql.database import Database
+from gateway.adapters.sql.catalog_part import SqlPart
 from gateway.ingest.references import (
     DocumentTerms,
     Holding,
@@ -15,11 +15,8 @@ from gateway.ingest.references import (
 from gateway.ingest.task import TaskClaim
 
 
-class SqlRemains:
+class SqlRemains(SqlPart):
     """Implements RemainsStore, ReferenceStore and ReclaimStore; their docstrings are the contract."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def remains(self, claim: TaskClaim) -> Remains | None:
         return await self._database.browse(lambda c: cleanups.remains(c, claim))
