@@ -27,8 +27,7 @@
     ├── DeadlineExceeded                   a stage or the whole ran out of time (504)
     ├── AnswerBlocked                      the output policy stopped an answer that had begun
     ├── DocumentRejected                   one document can't be imported; the reason is for a person
-    ├── DocumentUnusable                   one document keeps a release from being built
-    ├── BackupDamaged                      a backup or its journal isn't what was written
+    ├── DocumentUnusable · BackupDamaged   a release can't be built; a backup isn't what was written
     ├── InvariantViolated                  a promise of this code is broken: a defect, not bad input
     │   └── ProtocolViolation · UnscopedAccess
     └── ConfigurationError                 the process must not start like this
@@ -368,7 +367,6 @@ class DocumentUnusable(GatewayError):
 
     def __init__(self, source: str, why: str) -> None:
         super().__init__(f"{source}: {why}")
-        self.source = source
 
 
 class BackupDamaged(GatewayError):
