@@ -50,7 +50,7 @@ async def imports(
 ) -> AsyncIterator[ImportWorld]:
     """An empty catalog and object store over the module's vector store."""
     clock = Clock()
-    if isinstance(import_vectors, MemoryVectors):
+    if type(import_vectors) is MemoryVectors:
         yield ImportWorld(MemoryCatalog(clock), MemoryVectors(), MemoryObjects(), clock, real=False)
         return
     path = tmp_path / "catalog.db"

@@ -1,4 +1,4 @@
-"""The worker, on twins and real parts: leases, cancels, deadlines, trouble, and a crash at every step."""
+"""The worker, on twins and on SQLite with files: leases, cancels, deadlines, trouble, and a crash at every step."""
 
 import asyncio
 import time
@@ -41,6 +41,15 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 PATIENCE_S = 30
 ONE = {"travel": TEXTS["travel"]}
+
+
+class VectorsBesideSqlite(MemoryVectors):
+    """Tasks are kept by the catalog; what a store of rows makes of crashes is seen in ``test_import_release``."""
+
+
+@pytest.fixture(scope="module", params=["twins", "sqlite"])
+def import_vectors(request: pytest.FixtureRequest) -> MemoryVectors:
+    return MemoryVectors() if request.param == "twins" else VectorsBesideSqlite()
 
 
 class HeldEmbedder:
