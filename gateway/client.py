@@ -222,7 +222,7 @@ class GatewayClient:
     def roll_back(
         self, knowledge_base: str, expected_sequence: int | None = None, *, what: str = "release"
     ) -> dict[str, Any]:
-        """``what`` is ``release``, or ``config``: the retrieval config alone."""
+        """``what``: ``release``; ``config`` or ``model``: the retrieval config or model adapter alone."""
         body: dict[str, Any] = {"knowledge_base": knowledge_base, "what": what}
         if expected_sequence is not None:
             body["expected_sequence"] = expected_sequence

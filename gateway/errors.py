@@ -27,13 +27,13 @@
     ├── DeadlineExceeded                   a stage or the whole ran out of time (504)
     ├── AnswerBlocked                      the output policy stopped an answer that had begun
     ├── DocumentRejected                   one document can't be imported; the reason is for a person
-    ├── DocumentUnusable · BackupDamaged   a release can't be built; a backup isn't what was written
+    ├── DocumentUnusable                   one document keeps a release from being built
+    ├── BackupDamaged                      a backup or its journal isn't what was written
     ├── InvariantViolated                  a promise of this code is broken: a defect, not bad input
     │   └── ProtocolViolation · UnscopedAccess
     └── ConfigurationError                 the process must not start like this
 
-A refusal for want of evidence is an outcome, not an error. HTTP statuses are mapped in
-``gateway.web.problems`` alone.
+A refusal for want of evidence is no error. HTTP statuses are mapped in ``gateway.web.problems`` alone.
 """
 
 from collections.abc import Sequence

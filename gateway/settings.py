@@ -181,13 +181,16 @@ class Settings(BaseSettings):
 
     # import
     task_lease_s: float = Field(default=30.0, gt=0)
+    #: working time of a task, all its starts together; and when one is given up that still waits
     task_deadline_s: float = Field(default=3600.0, gt=0)
+    task_wait_s: float = Field(default=7 * 86_400.0, ge=86_400.0)
     task_attempts: int = Field(default=5, gt=0)
     #: how long a task rests after passing trouble: at first, doubling, at most
     task_retry_s: float = Field(default=1.0, gt=0)
     task_retry_max_s: float = Field(default=60.0, gt=0)
-    #: streams of tasks' progress at once
+    #: streams of tasks' progress at once, in all and of one tenant
     task_streams: int = Field(default=64, gt=0)
+    tenant_task_streams: int = Field(default=16, gt=0)
     #: how long ended tasks and Idempotency-Keys are remembered
     task_days: float = Field(default=90.0, gt=0)
     idempotency_days: float = Field(default=7.0, gt=0)
@@ -213,6 +216,13 @@ class Settings(BaseSettings):
     def _tighter_in_production(cls, given: dict[str, Any]) -> dict[str, Any]:
         """Where real users wait, a search that takes long is given up sooner, unless told otherwise."""
         return {"retrieval_cap_ms": 200, **given} if given.get("env") == "production" else given
+
+    @property
+    def model_adapters(self) -> tuple[str, ...]:
+        """What releases call the answer models that are configured: the first choice, then the second."""
+        first = "extractive/1" if self.model_base_url is None else self.model_name
+        second = self.fallback_model_name if self.fallback_model_base_url is not None else None
+        return (first,) if second is None else (first, second)
 
     @classmethod
     def settings_customise_sources(

@@ -72,6 +72,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 #: kinds (the contract suites about hostile names, the adapters' own tests about restarts)
 _SOAK_ON_SERVERS = {"test_hostile_names", "test_model_endpoint", "test_cli", "test_sample_questions"}
 _SOAK = {"test_two_processes"}
+#: modules that need a store of rows for what they are about once: all else of them runs on twins, and
+#: ``make soak`` runs all of it on Lite
+_ONCE_ON_LITE = {
+    "test_class_mover": "test_a_narrowing_hides_a_document_at_once_and_its_rows_follow",
+    "test_cleanup": "test_a_deleted_document_leaves_nothing_behind",
+    "test_reclaim": "test_rows_of_a_killed_worker_go",
+    "test_release_moments": "test_a_rollback_brings_nothing_back_that_was_revoked",
+    "test_space_change": "test_the_way_back_leads_across_spaces",
+}
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest looks at marks
@@ -80,5 +89,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         module = item.path.stem
         on_servers = "servers" in item.name.partition("[")[2].rstrip("]").split("-")
-        if module in _SOAK or (module in _SOAK_ON_SERVERS and on_servers):
+        on_lite = "real" in item.name.partition("[")[2].rstrip("]").split("-")
+        again = on_lite and not item.name.startswith(_ONCE_ON_LITE.get(module, "test_"))
+        if again or module in _SOAK or (module in _SOAK_ON_SERVERS and on_servers):
             item.add_marker(pytest.mark.soak)

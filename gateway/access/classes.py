@@ -73,8 +73,8 @@ def permitted_classes(
 
 
 def refuse_too_many(classes: Collection[AclClass], acl: Acl) -> None:
-    """Before ``acl`` gets a class of its own: raises TooManyAclClasses when somebody whom it lets in would be
-    permitted more classes than a filter may list.
+    """Before the class of ``acl`` comes into use beside ``classes``: raises TooManyAclClasses when somebody
+    whom it lets in would be permitted more classes than a filter may list.
     """
     if len(classes) < MAX_PERMITTED_CLASSES:
         return

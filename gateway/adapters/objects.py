@@ -9,7 +9,7 @@ import ipaddress
 import os
 import re
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -103,9 +103,10 @@ def _translated(*, quotable: bool = True) -> Iterator[None]:
         raise ObjectStoreUnavailable() from (error if quotable else None)
 
 
-def sync(folder: Path, path: str) -> None:
-    """Waits until the disk has the file and its name: obstore itself never asks for that."""
-    for below in (path, *map(str, PurePosixPath(path).parents)):
+def sync(folder: Path, paths: Collection[str]) -> None:
+    """Waits until the disk has the files and their names: obstore itself never asks for that."""
+    above = {str(parent) for path in paths for parent in PurePosixPath(path).parents}
+    for below in (*paths, *above):
         descriptor = os.open(folder / below, os.O_RDONLY)
         try:
             os.fsync(descriptor)
@@ -122,10 +123,10 @@ class StoredObjects:
     def __init__(
         self,
         store: obstore.store.ObjectStore,
-        settle: Callable[[str], None] | None = None,
+        settle: Callable[[Collection[str]], None] | None = None,
         total_s: float | None = None,
     ) -> None:
-        """``settle`` makes a stored path durable, in a thread; a bucket's put is durable by itself.
+        """``settle`` makes stored paths durable, in a thread; a bucket's put is durable by itself.
 
         ``total_s`` is the longest a call may take; None = as long as it takes.
         """
@@ -135,13 +136,18 @@ class StoredObjects:
         self._proven = False
 
     async def put(self, key: str, content: bytes) -> None:
-        path = stored_path(key)
+        await self.put_all({key: content})
+
+    async def put_all(self, contents: Mapping[str, bytes]) -> None:
+        paths = {stored_path(key): content for key, content in contents.items()}
         try:
-            with self._bounded():
-                # in parts, an upload that is cut would leave its parts behind
-                await obstore.put_async(self._store, path, content, use_multipart=False)
-                if self._settle is not None:
-                    await to_thread.run_sync(self._settle, path)
+            for path, content in paths.items():
+                with self._bounded():
+                    # in parts, an upload that is cut would leave its parts behind
+                    await obstore.put_async(self._store, path, content, use_multipart=False)
+            if self._settle is not None and paths:
+                with self._bounded():
+                    await to_thread.run_sync(self._settle, paths.keys())
         except NotFound:
             raise _no_bucket() from None
 

@@ -1,5 +1,6 @@
 """Calling the answer model: what one call may use is reserved before it and settled after it."""
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -16,6 +17,7 @@ from gateway.answer.prompt import Prompt
 from gateway.context import RequestContext
 from gateway.errors import DeadlineExceeded, QuotaExceeded, QuotaUnavailable, UpstreamFailed
 from gateway.observe.trace import Trace
+from gateway.release.model import RetrievalRelease
 from gateway.stream.session import CloseReason, Session
 
 
@@ -42,6 +44,15 @@ class ModelCalls:
         self._retries = retries
         self._first_token_s = first_token_cap_ms / 1000
         self._policy = policy
+
+    def of(self, release: RetrievalRelease) -> "ModelCalls":
+        """The calls of answers from this release: the model adapter that it names is their first choice."""
+        endpoints = self._endpoints.led_by(release.model)
+        if endpoints is self._endpoints:
+            return self
+        calls = copy.copy(self)
+        calls._endpoints = endpoints
+        return calls
 
     @property
     def name(self) -> str:

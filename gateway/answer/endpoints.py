@@ -16,10 +16,11 @@ _ENDPOINTS_STAGES = frozenset({"first_token", "idle"})
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A model at an address, and the breaker that watches it."""
+    """A model at an address, and the breaker that watches it. ``adapter`` is what releases call it."""
 
     model: AnswerModel
     breaker: Breaker
+    adapter: str = ""
 
     def clears(self, evidence: Iterable[Evidence]) -> bool:
         """Whether every passage may leave to it."""
@@ -41,6 +42,12 @@ class Endpoints:
     @property
     def both(self) -> Sequence[Endpoint]:
         return (self.first,) if self.second is None else (self.first, self.second)
+
+    def led_by(self, adapter: str) -> "Endpoints":
+        """With this one as the first choice; as they are when it isn't configured any more."""
+        if self.second is None or self.second.adapter != adapter or self.first.adapter == adapter:
+            return self
+        return Endpoints(self.second, self.first)
 
     def check(self) -> None:
         """Raises UpstreamFailed with Retry-After when none would be asked now."""

@@ -94,6 +94,7 @@ class Orchestrator:
             release_sequence=release.sequence,
             space=release.space.space_id,
             retrieval_config=release.config.version,
+            model_adapter=release.model,
         )
         return RequestContext(trace.request_id, trace.trace_id, principal, scope, release, deadline)
 
@@ -118,43 +119,49 @@ class Orchestrator:
         context = await self.bind(principal, question.knowledge_base, trace, deadline)
         session.scope = context.scope
         calibrated_bias(context.release.config)  # no model is asked for what no gate can judge
-        self._calls.check()
+        calls = self._calls.of(context.release)
+        calls.check()
         ticket = self._generation.announce(deadline)
         session.hold(ticket)
-        found = await self._find(session, trace, context, question)
+        found = await self._find(session, trace, context, question, calls.max_sensitivity)
         if found.reasons:
-            session.open(meta_of(context, self._calls.name, (), self._risk))
+            session.open(meta_of(context, calls.name, (), self._risk))
             session.complete(refusal_of(found.reasons, trace))
             return
         session.hold(await ticket.acquire(deadline))
-        attempt = await self._calls.reserve(session, context, found.evidence)
+        attempt = await calls.reserve(session, context, found.evidence)
         session.scope = await self.verify(context, session.documents)
         session.open(meta_of(context, attempt.endpoint.model.name, found.evidence, self._risk))
         with trace.stage(Stage.GENERATE):
             prompt = self._prompt(question, found.evidence)
-            generated = await self._calls.generate(attempt, session, trace, context, prompt)
+            generated = await calls.generate(attempt, session, trace, context, prompt)
         await self._finish(session, trace, generated, found.evidence)
 
     async def _find(
-        self, session: Session, trace: Trace, context: RequestContext, question: Question
+        self,
+        session: Session,
+        trace: Trace,
+        context: RequestContext,
+        question: Question,
+        max_sensitivity: int,
     ) -> _Found:
         """Searches and judges what came; the candidates that don't become evidence end here."""
         result = await self._search.run(context, trace, question.text)
         session.documents = result.refs
         session.scope = await self.verify(context, result.refs)
-        evidence = self._evidence(result, trace)
+        evidence = self._evidence(result, trace, max_sensitivity)
         with trace.stage(Stage.GATE):
             reasons = decide(context.release.config, result.signals(evidence)).reasons
             fitting = () if reasons else self._fit(evidence, question)
         return _Found(fitting, reasons if reasons or fitting else (RefusalReason.BUDGET_TOO_SMALL,))
 
-    def _evidence(self, result: SearchResult, trace: Trace) -> tuple[Evidence, ...]:
+    def _evidence(self, result: SearchResult, trace: Trace, max_sensitivity: int) -> tuple[Evidence, ...]:
         """The first passages that the answering endpoint is cleared for and that no risk keeps back, numbered
         from 1.
         """
         safe = [c for c in result.candidates if not self._risk.withholds(c.chunk.risk)]
         trace.note(withheld=len(result.candidates) - len(safe))
-        cleared = [c for c in safe if c.chunk.sensitivity <= self._calls.max_sensitivity]
+        cleared = [c for c in safe if c.chunk.sensitivity <= max_sensitivity]
         return tuple(
             Evidence(n, c.chunk, c.score, c.raw_score, c.score_label, c.hit_reason)
             for n, c in enumerate(cleared[: self._limits.passages], start=1)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 
@@ -17,13 +17,15 @@ class PieceKind(StrEnum):
 class Piece:
     """``text`` reads on its own (a row names its columns), ``source`` stands in the passage verbatim.
 
-    ``lead`` is the sentence that introduces a list item or a code block, if there is one.
+    ``lead`` is the sentence that introduces a list item or a code block, if there is one; ``heading`` the
+    line above it that heads its part of the passage.
     """
 
     kind: PieceKind
     text: str
     source: str
     lead: str = ""
+    heading: str = ""
 
 
 _ABBREVIATIONS = frozenset(
@@ -46,6 +48,10 @@ _CELL = re.compile(r"(?<!\\)\|")
 _NEXT = re.compile(r"\S")
 #: how far back a word is looked for
 _WORD_CHARS = 64
+#: a line that begins a sentence, and its first word
+_BEGINNING = re.compile(r"[ \t]*(?P<word>[\u3000-\u9fff]|[A-Z0-9\"“‘'(]\S*)")
+_STOPPED = re.compile(r"[.!?:;,。！？：；，、…][\"”’』」）)]*\s*$")
+_HEADING_CHARS = 60
 _HAN = re.compile(r"[\u3000-\u9fff\uff00-\uffef]")
 
 
@@ -79,7 +85,8 @@ def _ends(text: str, start: int, match: re.Match[str]) -> bool:
 
 def pieces(content: str) -> list[Piece]:
     """Everything quotable, in order; headings, rules and table heads are left out."""
-    return list(_Reader(content).read())
+    reader = _Reader(content)
+    return [replace(piece, heading=reader.heading) for piece in reader.read()]
 
 
 def one_line(text: str) -> str:
@@ -93,12 +100,14 @@ def one_line(text: str) -> str:
 
 
 class _Reader:
-    """Walks the lines once; ``_lead`` is the sentence that stood right before."""
+    """Walks the lines once; ``_lead`` is the sentence that stood right before, ``heading`` the last one."""
 
     def __init__(self, content: str) -> None:
         self._lines = content.split("\n")
+        self._width = max(map(len, self._lines))
         self._at = 0
         self._lead = ""
+        self.heading = ""
 
     def read(self) -> Iterator[Piece]:
         while self._at < len(self._lines):
@@ -179,11 +188,21 @@ class _Reader:
         end = self._at + 1
         while end < len(self._lines) and self._is_prose(end):
             end += 1
+        if end - self._at > 1 and self._is_heading(*self._lines[self._at : self._at + 2]):
+            self.heading = self._take(self._at + 1).strip()
         for source in split_sentences(self._take(end)):
             text = one_line(source)
             if text:
                 self._lead = text
                 yield Piece(PieceKind.SENTENCE, text, source)
+
+    def _is_heading(self, line: str, following: str) -> bool:
+        """Small sections share a passage, each under its heading. That is no wrapped prose: the next line's
+        first word would have had room, and begins a sentence.
+        """
+        began = _BEGINNING.match(following)
+        fits = began is not None and len(line) + 1 + len(began["word"]) <= self._width
+        return fits and len(line) <= _HEADING_CHARS and not _STOPPED.search(line)
 
     def _is_prose(self, at: int) -> bool:
         line = self._lines[at]

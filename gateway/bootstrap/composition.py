@@ -11,6 +11,7 @@ from gateway.admission.breaker import Breaker
 from gateway.admission.bulkhead import Bulkhead
 from gateway.admission.quota import Quota
 from gateway.admission.rate import RequestRate
+from gateway.admission.share import TenantShares
 from gateway.answer.calling import ModelCalls
 from gateway.answer.endpoints import Endpoint, Endpoints
 from gateway.answer.model import AnswerModel
@@ -193,6 +194,7 @@ def compose(
         rate=RequestRate(settings.requests_per_minute),
         sessions=sessions,
         task_streams=task_streams,
+        task_shares=TenantShares("tenant_task_streams", settings.tenant_task_streams),
         bulkheads=bulkheads,
         readiness=Readiness({**parts.checks, "revocations": feed.ready}),
         wake_worker=worker.wake,
@@ -213,6 +215,7 @@ def compose_worker(
         works_of(settings, parts, offline or _offline(settings)),
         lease_s=settings.task_lease_s,
         attempts=settings.task_attempts,
+        wait_s=settings.task_wait_s,
         retry_s=settings.task_retry_s,
         retry_max_s=settings.task_retry_max_s,
         chores=[housekeeping.run, reclaim_schedule(settings, parts).run],
@@ -234,13 +237,14 @@ def _embedders(parts: Parts) -> Embedders:
 
 
 def _calls(settings: Settings, parts: Parts) -> ModelCalls:
-    second = None if parts.second_model is None else _endpoint(settings, parts.second_model)
+    adapter, *others = settings.model_adapters
+    second = None if parts.second_model is None else _endpoint(settings, parts.second_model, *others)
     policy = None
     if settings.moderation != "off" and parts.moderator is not None:
         mode = ModerationMode(settings.moderation)
         policy = OutputPolicy(mode, parts.moderator, settings.moderation_cap_ms)
     return ModelCalls(
-        Endpoints(_endpoint(settings, parts.model), second),
+        Endpoints(_endpoint(settings, parts.model, adapter), second),
         parts.quota,
         call_tokens=settings.model_context_tokens,
         retries=settings.model_retries,
@@ -249,8 +253,8 @@ def _calls(settings: Settings, parts: Parts) -> ModelCalls:
     )
 
 
-def _endpoint(settings: Settings, model: AnswerModel) -> Endpoint:
-    return Endpoint(model, Breaker(settings.breaker_failures, settings.breaker_open_s))
+def _endpoint(settings: Settings, model: AnswerModel, adapter: str = "") -> Endpoint:
+    return Endpoint(model, Breaker(settings.breaker_failures, settings.breaker_open_s), adapter)
 
 
 def _offline(settings: Settings) -> Bulkhead:

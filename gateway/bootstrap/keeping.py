@@ -22,9 +22,19 @@ from gateway.ingest.passages import Rebuilder
 from gateway.ingest.validator import Validator
 from gateway.keeping.backup import Backup, TakenBackup
 from gateway.keeping.comparing import Compared, Comparison
+from gateway.keeping.lost_vectors import LostVectors
 from gateway.keeping.pruning import prune
 from gateway.keeping.refilling import Refill
-from gateway.keeping.restore import NOTE, BackupSource, load_catalog, refill, replay, restore_objects
+from gateway.keeping.restore import (
+    NOTE,
+    BackupSource,
+    check_journal,
+    load_catalog,
+    refill,
+    replay,
+    restore_objects,
+    send_on,
+)
 from gateway.retrieval.store import ChunkWriter
 from gateway.settings import Settings
 
@@ -62,8 +72,17 @@ async def back_up(settings: Settings, target: str, keep: int | None = None) -> t
     return taken, removed
 
 
-async def restore(settings: Settings, source: str, say: Say, *, backup_id: str | None = None) -> Restored:
+async def restore(
+    settings: Settings,
+    source: str,
+    say: Say,
+    *,
+    backup_id: str | None = None,
+    without_journal: bool = False,
+) -> Restored:
     """Into an empty installation, or on from where an earlier call stopped.
+
+    ``without_journal`` goes on with whatever the journal has.
 
     With embedded parts nobody else may use the data folder meanwhile. Raises ConfigurationError,
     BackupDamaged, Unavailable.
@@ -72,6 +91,11 @@ async def restore(settings: Settings, source: str, say: Say, *, backup_id: str |
     backup = await BackupSource.open(open_objects(source), backup_id)
     taken_at = backup.manifest.taken_at
     say(f"backup {backup.manifest.backup_id}, taken {_moment(taken_at)}, {backup.manifest.rows} rows")
+    journal = journal_of(settings)
+    if without_journal:
+        say(_forgotten(taken_at))
+    else:
+        await check_journal(journal, backup.manifest)
     copied = await restore_objects(backup, objects_of(settings))
     say(f"objects: {copied} copied")
     if not await _is_loaded(settings, backup.manifest.backup_id):
@@ -79,9 +103,10 @@ async def restore(settings: Settings, source: str, say: Say, *, backup_id: str |
             await load_catalog(backup, _catalog_of(settings), Path(spool))
         say("catalog: loaded")
     async with _parts(settings) as parts:
-        replayed, newest = await replay(journal_of(settings), parts.keeping, taken_at)
+        await send_on(journal, parts.keeping, backup.manifest.incarnation)
+        replayed, newest = await replay(journal, parts.keeping, taken_at)
         say(f"journal: {replayed} acts done again")
-        releases, rows, citations = await refill(parts.keeping, parts.filling, say)
+        releases, rows, citations = await refill(parts.keeping, parts.filling, say, parts.lost)
         await parts.keeping.finish()
     return Restored(
         backup_id=backup.manifest.backup_id,
@@ -93,6 +118,14 @@ async def restore(settings: Settings, source: str, say: Say, *, backup_id: str |
         rows=rows,
         citations=citations,
         took_s=time.monotonic() - began,
+    )
+
+
+def _forgotten(taken_at: float) -> str:
+    return (
+        f"without a whole journal: whatever was revoked, deleted, rejected or narrowed after "
+        f"{_moment(taken_at)} and isn't in this journal is valid and visible again; do it again right "
+        "after --confirm, before you let anybody in"
     )
 
 
@@ -160,6 +193,7 @@ class _Parts:
     filling: Refill
     rebuilder: Rebuilder
     embedding: TextVectors
+    lost: LostVectors
 
 
 @asynccontextmanager
@@ -177,6 +211,7 @@ async def _parts(settings: Settings) -> AsyncIterator[_Parts]:
         stack.push_async_callback(parser.aclose)
         rebuilder = Rebuilder(objects, parser)
         offline = Bulkhead("offline_embedding", settings.offline_embedding_concurrency, _WAIT_MS)
+        embedding = TextVectors(objects, opener.models.offline_embedder(), offline)
         yield _Parts(
             catalog=catalog,
             keeping=SqlKeeping(catalog.database),
@@ -184,5 +219,6 @@ async def _parts(settings: Settings) -> AsyncIterator[_Parts]:
             vectors=vectors,
             filling=Refill(objects, catalog, vectors, Validator(vectors, vectors), rebuilder.rebuild),
             rebuilder=rebuilder,
-            embedding=TextVectors(objects, opener.models.offline_embedder(), offline),
+            embedding=embedding,
+            lost=LostVectors(objects, catalog, embedding, rebuilder.rebuild),
         )

@@ -26,7 +26,10 @@ def works_of(settings: Settings, parts: "ImportParts", offline: Bulkhead) -> Map
     catalog, objects, parser, store = parts.catalog, parts.objects, parts.parser, parts.vectors
     vectors = TextVectors(objects, parts.offline_embedder, offline)
     validator = Validator(store, store)
-    releaser = Releaser(catalog, catalog, catalog, objects, parser, store, validator, vectors, parts.config)
+    model, *_ = settings.model_adapters
+    releaser = Releaser(
+        catalog, catalog, catalog, objects, parser, store, validator, vectors, parts.config, model
+    )
     pipeline = ImportPipeline(catalog, catalog, objects, parser, vectors)
     return {
         TaskKind.IMPORT: ImportWork(pipeline, releaser),

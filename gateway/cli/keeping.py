@@ -68,6 +68,10 @@ def restore(
     journal: Annotated[
         str | None, typer.Option("--journal", help="Where the journal is (GATEWAY_JOURNAL_URL).")
     ] = None,
+    without_journal: Annotated[
+        bool,
+        typer.Option("--without-journal", help="Go on though the journal is lost, or lacks entries."),
+    ] = False,
     confirm: Annotated[bool, typer.Option("--confirm", help="Open it to questions.")] = False,
     as_json: AsJson = False,
     data_dir: DataDir = None,
@@ -79,7 +83,7 @@ def restore(
     if source is None and not confirm:
         raise typer.BadParameter("say where the backups are, or --confirm what was restored")
     if source is not None:
-        _restore(chosen, source, backup_id, as_json)
+        _restore(chosen, source, backup_id, without_journal, as_json)
     if confirm:
         _confirm(chosen)
     else:
@@ -87,13 +91,17 @@ def restore(
     return 0
 
 
-def _restore(settings: Settings, source: str, backup_id: str | None, as_json: bool) -> None:
+def _restore(
+    settings: Settings, source: str, backup_id: str | None, without_journal: bool, as_json: bool
+) -> None:
     from gateway.bootstrap.keeping import restore as bring_back
 
     def say(line: str) -> None:
         notes.print(line, markup=False)
 
-    restored = asyncio.run(bring_back(settings, source, say, backup_id=backup_id))
+    restored = asyncio.run(
+        bring_back(settings, source, say, backup_id=backup_id, without_journal=without_journal)
+    )
     if as_json:
         print(json.dumps(asdict(restored)))
         return

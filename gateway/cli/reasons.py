@@ -21,6 +21,7 @@ _OF_FILES = {
     "changed": "it was changed while it was read",
     "cancelled": "its task was cancelled",
     "deadline_exceeded": "its task ran out of time",
+    "waited_too_long": "its task was accepted too long ago and is given up",
     "attempts_exhausted": "its task was tried too often",
     "body_too_large": "it is larger than the server accepts",
 }
@@ -37,6 +38,7 @@ _ADVICE = {
     "encrypted": "save it without a password",
     "needs_ocr": "have its text recognised first, then import that",
     "bomb": "unpack it and import what is inside",
+    "original_lost": "run the same command again",
     "too_sensitive": "import it where the embedder may see it, or with a lower --sensitivity",
     "unreadable": "look at its permissions",
     "bad_name": "rename it",
@@ -44,6 +46,7 @@ _ADVICE = {
     "changed": "run the same command again",
     "cancelled": "run the same command again",
     "deadline_exceeded": "run the same command again",
+    "waited_too_long": "see that workers run, then run the same command again",
     "attempts_exhausted": "see the server's log, then run the same command again",
 }
 

@@ -95,10 +95,18 @@ def activate(
         return _active(gateway.activate(release_id), as_json)
 
 
-def rollback(kb: KnowledgeBase, as_json: AsJson = False, url: Url = DEFAULT_URL, token: Token = "") -> int:
+def rollback(
+    kb: KnowledgeBase,
+    what: Annotated[
+        str, typer.Option(help="release; config or model: the retrieval config or model adapter alone.")
+    ] = "release",
+    as_json: AsJson = False,
+    url: Url = DEFAULT_URL,
+    token: Token = "",
+) -> int:
     """Go back to the release before (scope release)."""
     with client(url, token) as gateway:
-        return _active(gateway.roll_back(kb), as_json)
+        return _active(gateway.roll_back(kb, what=what), as_json)
 
 
 def _active(activation: Mapping[str, Any], as_json: bool) -> int:

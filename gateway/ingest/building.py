@@ -27,7 +27,7 @@ def build_document(
         passages,
         document.valid_from,
         document.valid_until,
-        detected_risk(document.title, passages),
+        detected_risk(source, document.title, passages),
     )
 
 

@@ -5,13 +5,13 @@ the task by now, and every method raises CatalogUnavailable when the catalog can
 kept together with what it changes: its audit entry, and under its key the answer (see ``Act``).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from gateway.access.act import Act
 from gateway.access.authorizer import DocumentRef
 from gateway.ingest.plan import Activation, ClassTerms, ReleasePlan
-from gateway.ingest.task import Ending, TaskClaim, TaskQuery, TaskRecord
+from gateway.ingest.task import WAIT_S, Ending, TaskClaim, TaskQuery, TaskRecord
 from gateway.ingest.uploads import Accepted, DocumentRecord, ImportRequest
 from gateway.ingest.version import BuiltVersion, VectorPlace, VersionJob
 from gateway.release.diff import ReleaseDiff
@@ -41,13 +41,16 @@ class TaskStore(Protocol):
         """A release task; ``documents`` is empty. Raises KnowledgeBaseNotFound."""
         ...
 
-    async def claim(self, worker: str, lease_s: float, attempts: int) -> TaskClaim | None:
+    async def claim(
+        self, worker: str, lease_s: float, attempts: int, wait_s: float = WAIT_S
+    ) -> TaskClaim | None:
         """A task that is PENDING and doesn't rest, or whose lease ran out; at most one running per
         knowledge base. Of the tenant with the fewest running ones, then the one served longest ago;
         among his by TASK_RANKS, then the oldest.
 
-        A task past its deadline or its attempts becomes FAILED instead of being claimed, a cancelled one
-        CANCELLED. Attempts are starts that ended without a word.
+        A task past its deadline or its attempts, accepted ``wait_s`` ago, or sent by somebody who was revoked
+        since, becomes FAILED instead of being claimed, a cancelled one CANCELLED. Attempts are starts that
+        ended without a word. The deadline moves on while no worker has a right to the task.
         """
         ...
 
@@ -98,12 +101,18 @@ class VersionStore(Protocol):
         """The task's versions that are not READY or FAILED, in order of acceptance."""
         ...
 
-    async def advance_version(self, claim: TaskClaim, ref: DocumentRef, state: VersionState) -> None:
-        """Any state but READY, which comes with the manifest. Raises IllegalTransition, NotFound."""
+    async def advance_versions(
+        self, claim: TaskClaim, refs: Sequence[DocumentRef], state: VersionState
+    ) -> None:
+        """All or none, to any state but READY, which comes with the manifest. Raises IllegalTransition, and
+        NotFound for a version that isn't one of the task's.
+        """
         ...
 
-    async def complete_version(self, claim: TaskClaim, built: BuiltVersion) -> None:
-        """Manifest, vector places and READY at once; replays change nothing."""
+    async def complete_versions(self, claim: TaskClaim, built: Sequence[BuiltVersion]) -> None:
+        """All or none of them: manifest, vector places and READY at once; replays change nothing. Raises as
+        ``advance_versions``.
+        """
         ...
 
     async def fail_version(self, claim: TaskClaim, ref: DocumentRef, reason: str, detail: str) -> None: ...
@@ -131,9 +140,10 @@ class VersionStore(Protocol):
 
 class ReleaseStore(Protocol):
     async def begin_release(
-        self, claim: TaskClaim, space: EmbeddingSpace, config: RetrievalConfig
+        self, claim: TaskClaim, space: EmbeddingSpace, config: RetrievalConfig, model: str = ""
     ) -> ReleasePlan:
-        """Snapshot of the newest READY, not withdrawn version of each live, unrevoked document.
+        """Snapshot of the newest READY, not withdrawn version of each live, unrevoked document. ``model``:
+        the adapter that is to answer from it first; '' for whichever is configured first.
 
         Makes the release BUILDING with a fresh kb_revision; an unfinished one of the same task is
         marked FAILED first.
@@ -166,7 +176,7 @@ class ReleaseStore(Protocol):
         """One conditional update: the sequence is still the one the build began with (or the
         expected one), every document of the release is live and has the ACL class it was built
         with. A worker gives its ``claim``, an operator none. Raises ReleaseConflict, NotFound,
-        IllegalTransition.
+        IllegalTransition, and PrincipalRevoked when who sent the claim's task was revoked.
         """
         ...
 
@@ -179,10 +189,10 @@ class ReleaseStore(Protocol):
         act: Act | None = None,
     ) -> Activation:
         """Back to the release that was active before, under a new, higher sequence; versions newer
-        than its snapshot become withdrawn and the tenant's epoch rises. Rolling back again goes
-        further back, never to a release gone back from or one with versions so withdrawn. Raises
-        KnowledgeBaseNotFound, and ReleaseConflict when there is none or the sequence isn't the
-        expected one.
+        than its snapshot, and those it holds that were rejected, become withdrawn and the tenant's
+        epoch rises. Rolling back again goes further back, never to a release gone back from or one
+        with versions so withdrawn. Raises KnowledgeBaseNotFound, and ReleaseConflict when there is none
+        or the sequence isn't the expected one.
         """
         ...
 
@@ -197,6 +207,21 @@ class ReleaseStore(Protocol):
         """Binds the active release to the retrieval config that was active before in its space, under a
         new, higher sequence; the revision stays. Rolling back again goes further back. Builds don't come
         back to a config gone back from: they take the bound one. Raises as ``roll_back``.
+        """
+        ...
+
+    async def roll_back_model(
+        self,
+        tenant: str,
+        knowledge_base: str,
+        expected_sequence: int | None = None,
+        *,
+        configured: Collection[str],
+        act: Act | None = None,
+    ) -> Activation:
+        """Binds the active release to the model adapter that answered before, under a new, higher sequence;
+        the revision stays. Otherwise as ``roll_back_config``. Raises ReleaseConflict, too, when that adapter
+        isn't one of ``configured``.
         """
         ...
 

@@ -57,22 +57,44 @@ class TextVectors:
         known: Mapping[str, VectorPlace],
         files: VectorFiles,
     ) -> dict[str, VectorPlace]:
-        """Embeds these texts of one version, each under its hash; returns the places of those that had none.
+        """As ``complete_all``, for one version."""
+        return (await self.complete_all({ref: texts}, known, files))[ref]
+
+    async def complete_all(
+        self,
+        wanted: Mapping[DocumentRef, Mapping[str, str]],
+        known: Mapping[str, VectorPlace],
+        files: VectorFiles,
+    ) -> dict[DocumentRef, dict[str, VectorPlace]]:
+        """Embeds these texts of some versions, each under its hash; returns the places of those that had
+        none, under the first version that has the text.
 
         Who had one, and lost the vector with its file, gets it back at the place the catalog knows.
         """
-        lost = [name for name in texts if name in known]
+        texts = {name: text for own in wanted.values() for name, text in own.items()}
+        vectors = dict(zip(texts, await self._embed(list(texts.values())), strict=True))
+        lost = {known[name]: vector for name, vector in vectors.items() if name in known}
         if lost:
-            vectors = await self._embed([texts[name] for name in lost])
-            await files.put_back({known[name]: vector for name, vector in zip(lost, vectors, strict=True)})
-        new = [name for name in texts if name not in known]
-        if not new:
-            return {}
-        vectors = await self._embed([texts[name] for name in new])
-        version = f"{ref.document_version}-{await to_thread.run_sync(stable_hash, *new)}"
-        key = f"vectors/{self.space.space_id}/{ref.document_id}/{version}.f32"
-        await self._objects.put(key, await to_thread.run_sync(pack, vectors))
-        return {name: VectorPlace(key, position) for position, name in enumerate(new)}
+            await files.put_back(lost)
+        new = _first_of_each(wanted, known)
+        contents, places = await to_thread.run_sync(self._files_of, new, vectors)
+        if contents:
+            await self._objects.put_all(contents)
+        return places
+
+    def _files_of(
+        self, new: Mapping[DocumentRef, Sequence[str]], vectors: Mapping[str, Vector]
+    ) -> tuple[dict[str, bytes], dict[DocumentRef, dict[str, VectorPlace]]]:
+        """A file for each version that has new texts, and where in it their vectors lie."""
+        contents: dict[str, bytes] = {}
+        places: dict[DocumentRef, dict[str, VectorPlace]] = {}
+        for ref, names in new.items():
+            name_of_file = f"{ref.document_version}-{stable_hash(*names)}.f32"
+            key = f"vectors/{self.space.space_id}/{ref.document_id}/{name_of_file}"
+            if names:
+                contents[key] = pack([vectors[name] for name in names])
+            places[ref] = {name: VectorPlace(key, position) for position, name in enumerate(names)}
+        return contents, places
 
     async def _embed(self, texts: Sequence[str]) -> list[Vector]:
         vectors: list[Vector] = []
@@ -84,3 +106,15 @@ class TextVectors:
         if len(vectors) != len(texts):
             raise InvariantViolated("the embedder gave another number of vectors than it got texts")
         return vectors
+
+
+def _first_of_each(
+    wanted: Mapping[DocumentRef, Mapping[str, str]], known: Mapping[str, VectorPlace]
+) -> dict[DocumentRef, list[str]]:
+    """The texts without a place, each under the first version that has it."""
+    taken = set(known)
+    first: dict[DocumentRef, list[str]] = {}
+    for ref, texts in wanted.items():
+        first[ref] = [name for name in texts if name not in taken]
+        taken.update(texts)
+    return first

@@ -68,16 +68,17 @@ class Governance(Protocol):
         """The document's current ACL, at once: what a version's own ACL forbids stays forbidden.
 
         A narrowing raises the tenant's epoch and stands in the journal; the knowledge base's ACL revision
-        rises with any change. The same ACL again changes nothing. Raises NotFound for a document that is
-        missing, deleted or another tenant's.
+        rises with any change. The same ACL again changes nothing, but rows that lie wrong are moved. Raises
+        NotFound for a document that is missing, deleted or another tenant's, and TooManyAclClasses.
         """
         ...
 
     async def judge(self, verdict: Verdict) -> Approval:
         """Approves or rejects a READY version; the same decision again changes nothing.
 
-        The next release follows it. Raises NotFound, and Conflict for a version that isn't READY or that was
-        withdrawn.
+        The next release follows it; a rejected version is withdrawn by a rollback to a release that holds it,
+        later versions of the same bytes wait for approval, and the journal tells of it. Raises NotFound, and
+        Conflict for a version that isn't READY or that was withdrawn.
         """
         ...
 

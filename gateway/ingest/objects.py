@@ -1,6 +1,6 @@
 """The port to the object store."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -21,6 +21,12 @@ class ObjectStore(Protocol):
 
     async def put(self, key: str, content: bytes) -> None:
         """Whole or not at all; writing the same key again replaces it and makes it new."""
+        ...
+
+    async def put_all(self, contents: Mapping[str, bytes]) -> None:
+        """Objects by key, each whole or not at all; waits for the disk once. Raises InvalidField for a bad
+        key, and then puts none.
+        """
         ...
 
     async def get(self, key: str) -> bytes:

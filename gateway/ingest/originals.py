@@ -8,6 +8,8 @@ from anyio import to_thread
 from gateway.errors import DocumentRejected, NotFound
 from gateway.ingest.objects import ObjectStore
 
+#: the reason
+ORIGINAL_LOST = "original_lost"
 #: how an original's key ends: the SHA-256 of the bytes that were uploaded
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -17,10 +19,10 @@ async def original(objects: ObjectStore, key: str) -> bytes:
     try:
         content = await objects.get(key)
     except NotFound as error:
-        raise DocumentRejected("corrupt", "its original is lost; upload it again") from error
+        raise DocumentRejected(ORIGINAL_LOST, "its original is lost; upload it again") from error
     name = key.rpartition("/")[2]
     if _SHA256.fullmatch(name) and await to_thread.run_sync(_sha256, content) != name:
-        raise DocumentRejected("corrupt", "its original was damaged in the store; upload it again")
+        raise DocumentRejected(ORIGINAL_LOST, "its original was damaged in the store; upload it again")
     return content
 
 

@@ -41,7 +41,7 @@ class ReleasePlan:
     """A release being built: an immutable list of documents, fixed when the build began.
 
     ``manifest_hash`` covers every (chunk_id, content_hash, acl_class, approval). ``unchanged_release`` is set
-    when the active release has the same manifest, space and config: then nothing needs building.
+    when the active release has the same manifest, space, config and model: then nothing needs building.
     """
 
     release_id: str
@@ -56,6 +56,7 @@ class ReleasePlan:
     manifest_hash: str
     documents: tuple[PlannedDocument, ...]
     unchanged_release: str | None
+    model: str = ""
 
     def as_release(self) -> RetrievalRelease:
         """How the validator reads the revision before anyone else may."""
@@ -69,6 +70,7 @@ class ReleasePlan:
             space=self.space,
             collection=self.space.collection,
             config=self.config,
+            model=self.model,
         )
 
 
@@ -79,6 +81,14 @@ class ClassTerms:
     acl_class: int
     passages: int
     frequencies: Mapping[str, int]
+
+
+NO_EARLIER_MODEL = "there is no earlier model to go back to"
+
+
+def not_configured(model: str) -> str:
+    """Why nobody can go back to this model adapter."""
+    return f"the model before, {model}, is no longer configured"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,5 +12,6 @@ DOCUMENT_REASONS: dict[str, str] = {
     "encrypted": "it is protected by a password",
     "needs_ocr": "its pages are pictures of text",
     "bomb": "it is built to use up memory when it is unpacked",
+    "original_lost": "its uploaded bytes are lost or damaged in the store",
     "too_sensitive": "it is more sensitive than the embedding endpoint is cleared for",
 }

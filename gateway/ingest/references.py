@@ -15,6 +15,10 @@ from gateway.release.model import EmbeddingSpace
 
 #: of a clean-up: as long as a part that is down may take to come back
 CLEANUP_DEADLINE_S = 7 * 86_400.0
+#: after that, what somebody condemned and didn't bury is anybody's: by then he deletes nothing any more
+TAKEOVER_S = 20.0
+#: when a version was withdrawn whose files were taken away: longer ago than anybody asks for
+FILES_GONE = 0.0
 ORIGINALS, CHUNKS, VECTORS = "originals", "chunks", "vectors"
 #: chunks/{document}/{version}-{digest}.json, vectors/{space}/{document}/{version}-{digest}.f32
 _OWNED = re.compile(rf"(?:{CHUNKS}|{VECTORS}/.+)/([^/]+)/([0-9]{{1,9}})(?:[^0-9/][^/]*)?")
@@ -120,7 +124,8 @@ class RemainsStore(Protocol):
 class ReferenceStore(Protocol):
     async def condemn(self, keys: Sequence[str], window_s: float, takeover_s: float) -> Sentence:
         """Whoever is about to refer to one of these keys is waited for. Vector files lose their places at
-        once, so that nobody finds them. One that somebody else condemned ``takeover_s`` ago is taken over.
+        once, so that nobody finds them, and versions whose files these are count as withdrawn, so that no
+        release falls back to them. One that somebody else condemned ``takeover_s`` ago is taken over.
 
         An object is needed by a version that is being built, or in a release that isn't FAILED or
         RECLAIMED, or READY and not older than what is active; for ``window_s`` also by one that a rollback

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import anyio
 
-from gateway.errors import GatewayError, NotFound, ReleaseConflict, StaleFence, Unavailable
+from gateway.errors import GatewayError, NotFound, PrincipalRevoked, ReleaseConflict, StaleFence, Unavailable
 from gateway.ingest.building import DocumentParser
 from gateway.ingest.catalog import ReleaseStore, TaskStore, VersionStore
 from gateway.ingest.embedding import TextVectors
@@ -22,7 +22,7 @@ _BUILD_TRIES = 3
 
 
 class Releaser:
-    """One embedding space and retrieval config: those this process builds with."""
+    """One embedding space, retrieval config and model adapter: those this process builds with."""
 
     def __init__(
         self,
@@ -35,6 +35,7 @@ class Releaser:
         validator: Validator,
         vectors: TextVectors,
         config: RetrievalConfig,
+        model: str = "",
     ) -> None:
         self._tasks = tasks
         self._releases = releases
@@ -45,6 +46,7 @@ class Releaser:
         self._vectors = vectors
         self._space = vectors.space
         self._config = config
+        self._model = model
         self._rebuild = Rebuilder(objects, parser).rebuild
 
     async def build(self, claim: TaskClaim) -> str:
@@ -57,7 +59,7 @@ class Releaser:
         if ready is not None:
             return ready
         await self._writer.prepare(self._space)
-        plan = await self._releases.begin_release(claim, self._space, self._config)
+        plan = await self._releases.begin_release(claim, self._space, self._config, self._model)
         if plan.unchanged_release is not None:
             return plan.unchanged_release
         await self._sweep(plan)
@@ -111,8 +113,9 @@ class Releaser:
         release = await self._releases.release(claim.tenant, claim.release_id)
         if release is None or release.state is not ReleaseState.READY:
             return None
-        as_today = (release.space_id, release.config) == (self._space.space_id, self._config)
-        return release.release_id if as_today else None
+        as_built = (release.space_id, release.config, release.model)
+        today = (self._space.space_id, self._config, self._model)
+        return release.release_id if as_built == today else None
 
     async def _sweep(self, plan: ReleasePlan) -> None:
         """Rows of builds that failed without being able to clean up after themselves."""
@@ -127,7 +130,7 @@ class Releaser:
             # Shielded: what was activated must not end as a cancelled task.
             with anyio.CancelScope(shield=True):
                 activation = await self._releases.activate(claim.tenant, release_id, None, claim)
-        except ReleaseConflict:
+        except (ReleaseConflict, PrincipalRevoked):
             release = await self._releases.release(claim.tenant, release_id)
             if release is not None and release.state is ReleaseState.READY:  # it lost: nobody will want it
                 await self.reclaim(claim.tenant, release_id)

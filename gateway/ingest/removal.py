@@ -2,20 +2,21 @@
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import anyio
 
 from gateway.errors import ObjectStoreUnavailable
 from gateway.ingest.objects import ObjectStore
-from gateway.ingest.references import ReferenceStore, Sentence
+from gateway.ingest.references import TAKEOVER_S, ReferenceStore, Sentence
 
 #: whoever condemned objects takes them away within this time, or not at all
-_TIME_S = 60.0
-#: twice that later somebody else may: by then nobody of before deletes anything
-TAKEOVER_S = 120.0
+_TIME_S = TAKEOVER_S / 2
 
 
 class Removal:
     """Condemns, deletes, buries. A process that is frozen between a look at its clock and a deletion, for
-    more than a minute, is the one that this doesn't stop: stores can't be told to delete under a condition.
+    more than ten seconds, is the one that this doesn't stop: stores can't delete under a condition.
     """
 
     def __init__(
@@ -42,11 +43,18 @@ class Removal:
             return Sentence(0.0, (), (), ())
         began = self._clock()
         sentence = await self._references.condemn(keys, self._window_s, TAKEOVER_S)
-        for key in sentence.condemned:
-            if self._clock() - began > _TIME_S:
-                raise ObjectStoreUnavailable("deleting objects took too long")
-            await self._objects.delete(key)
-        await self._references.bury(sentence)
+        gone: list[str] = []
+        try:
+            with anyio.fail_after(_TIME_S):
+                for key in sentence.condemned:
+                    if self._clock() - began > _TIME_S:
+                        raise TimeoutError
+                    await self._objects.delete(key)
+                    gone.append(key)
+        except TimeoutError as error:
+            raise ObjectStoreUnavailable("deleting objects took too long") from error
+        finally:
+            await self._references.bury(replace(sentence, condemned=tuple(gone)))
         return sentence
 
     async def finish(self) -> None:

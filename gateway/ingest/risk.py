@@ -7,6 +7,7 @@ orders is how prompts are built; the markers make a person look, and let a polic
 import re
 import unicodedata
 from collections.abc import Iterable
+from urllib.parse import unquote
 
 from gateway.ingest.document import Passage
 from gateway.retrieval.risk import INJECTION_LIKE
@@ -44,12 +45,22 @@ _HIDDEN = re.compile("[\u202a-\u202e\u2066-\u2069\U000e0001-\U000e007f\U000e0100
 # A few zero-width characters are how Persian, Indic scripts and emoji are written; a run of them isn't.
 _ZERO_WIDTH_RUN = re.compile("[\u200b-\u200d\u2060-\u2064\ufeff]{3,}")
 _ZERO_WIDTH = re.compile("[\u200b-\u200d\u2060-\u2064\ufeff\u00ad]")
+# What stands between the words of a file's name.
+_JOINED_WORDS = re.compile(r"[\s_./\\+-]+")
 _FLAG = re.compile("\U0001f3f4[\U000e0061-\U000e007a\U000e0030-\U000e0039]{1,6}\U000e007f")
 
 
-def detected_risk(title: str, passages: Iterable[Passage]) -> tuple[str, ...]:
-    """The markers that the text itself earns. Pure, and linear in its length."""
-    texts = (title, *(text for passage in passages for text in (passage.section, passage.content)))
+def detected_risk(source: str, title: str, passages: Iterable[Passage]) -> tuple[str, ...]:
+    """The markers earned by what a model reads of a document: its source, its title, its passages. Pure, and
+    linear in their length.
+    """
+    name = _JOINED_WORDS.sub(" ", unquote(source))
+    texts = (
+        source,
+        name,
+        title,
+        *(text for passage in passages for text in (passage.section, passage.content)),
+    )
     return (INJECTION_LIKE,) if any(map(_is_injection_like, texts)) else ()
 
 

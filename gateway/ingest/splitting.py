@@ -17,7 +17,9 @@ _REMEMBERED_CHARS = 2000
 _SLICE_CHARS = 65_536
 _PARAGRAPH_END = re.compile(r"\n[^\S\n]*\n\s*")
 _SENTENCE_END = re.compile(
-    r"""(?:[。！？；…]+["'”’」』）)\]]*\s*|[.!?]+["'”’)\]]*(?:\s+(?![a-z\s])|(?=[\u4e00-\u9fff]))|\n[^\S\n]*\n\s*)"""
+    r"""[。！？；…]+["'”’」』）)\]]*\s*"""
+    r"""|(?<![.!?])[.!?]++["'”’)\]]*+(?:\s++(?![a-z])|(?=[\u4e00-\u9fff]))"""
+    r"""|\n[^\S\n]*\n\s*"""
 )
 _LINE_END = re.compile(r"\n")
 _CLAUSE_END = re.compile(r"[，、：,;:]\s*")

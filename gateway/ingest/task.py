@@ -29,6 +29,11 @@ TASK_RANKS: Mapping[TaskKind, int] = {
 }
 
 
+#: what somebody has asked for and may call off again. The others follow from an act or from the time: whoever
+#: may import doesn't undo half of a revocation.
+CANCELLABLE = frozenset({TaskKind.IMPORT, TaskKind.RELEASE})
+
+
 class TaskState(StrEnum):
     PENDING = "PENDING"
     RUNNING = "RUNNING"
@@ -67,6 +72,7 @@ class TaskClaim:
     """A worker's right to a task until ``lease_until`` (seconds since the epoch, database clock).
 
     ``fence`` rises with every claim; each write carries it, and a stale one raises StaleFence.
+    ``deadline_at``: when its working time is used up, which all its claims share and no waiting counts for.
     ``put_offs``: how often it was put off, ``trouble``: the code of what it met last.
     """
 
@@ -98,8 +104,22 @@ class Ending:
 CANCELLED = Ending(TaskState.CANCELLED, "cancelled", "cancelled by its owner")
 
 
+ASKER_REVOKED = Ending(TaskState.FAILED, "principal_revoked", "who sent it was revoked")
+
+
+#: how long after it was accepted a task that nobody is at is given up
+WAIT_S = 7 * 86_400.0
+#: a waiting task this old isn't joined by new requests: it might be given up before its turn
+JOIN_S = 43_200.0
+
+
+def waited_too_long(trouble: str | None) -> Ending:
+    """The end of a task that nobody came to, or whose trouble didn't pass."""
+    return Ending(TaskState.FAILED, "waited_too_long", "it was accepted too long ago" + _last(trouble))
+
+
 def out_of_time(trouble: str | None) -> Ending:
-    """The end at the task's absolute deadline."""
+    """The end of a task whose working time is used up."""
     return Ending(TaskState.FAILED, "deadline_exceeded", "the task ran out of time" + _last(trouble))
 
 

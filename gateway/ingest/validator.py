@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import anyio
 
+from gateway.access.classes import CLASS_OF_NOBODY
 from gateway.access.scope import AccessScope
 from gateway.context import Deadline
 from gateway.errors import InvariantViolated
@@ -63,7 +64,8 @@ class Validator:
         consistency = self._reader.consistency
         settled_by = self._clock() + (0 if consistency == IMMEDIATE else _SETTLE_S)
         repeats = 0
-        for row in samples:
+        read = [row for row in samples if row.chunk.acl_class != CLASS_OF_NOBODY]  # the rest no scope reads
+        for row in read:
             rarest = counted.rarest(row) if counted else None
             repeats += await self._settle(functools.partial(self._check, plan, row, rarest), settled_by)
         classes = _some_classes(counted)
@@ -79,7 +81,7 @@ class Validator:
             "client": type(self._reader).__name__,
             "consistency": consistency,
             "repeats": repeats,
-            "samples": [row.chunk.chunk_id for row in samples],
+            "samples": [row.chunk.chunk_id for row in read],
             "validated_at": time.time(),
         }
 
@@ -128,7 +130,8 @@ class Validator:
 
 def _some_classes(counted: TermCounter | None) -> Mapping[int, int]:
     """How many valid passages classes have: of many classes some, evenly spread."""
-    valid = sorted(counted.valid.items()) if counted else []
+    found = counted.valid.items() if counted else ()
+    valid = sorted(pair for pair in found if pair[0] != CLASS_OF_NOBODY)
     step = max(1, len(valid) // _CLASSES)
     return dict(valid[::step][:_CLASSES])
 

@@ -18,9 +18,11 @@ from gateway.retrieval.embedding import Vector
 _CACHED_BYTES = 64 * 1024 * 1024
 
 
-def text_hash(text: str) -> str:
-    """Names an embedded text, in every space alike: its vector in each is found by the space and this."""
-    return stable_hash(text)
+def text_hash(tenant: str, text: str) -> str:
+    """Names an embedded text of one tenant, in every space alike: its vector in each is found by the space
+    and this. Two tenants share no name, so that what is reused or stays tells neither of the other's texts.
+    """
+    return stable_hash(tenant, text)
 
 
 def pack(vectors: Sequence[Vector]) -> bytes:

@@ -23,7 +23,9 @@ class VersionJob:
 
 @dataclass(frozen=True, slots=True)
 class ManifestEntry:
-    """One chunk of a version. ``text_hash`` is over the embedded text, ``content_hash`` over the raw."""
+    """One chunk of a version. ``text_hash`` is over the tenant and the embedded text, ``content_hash`` over
+    the raw one. Manifests of early installations have the first over the text alone, and keep it.
+    """
 
     chunk_index: int
     chunk_id: str

@@ -19,6 +19,7 @@ from gateway.errors import (
 from gateway.ingest.catalog import TaskStore
 from gateway.ingest.task import (
     CANCELLED,
+    WAIT_S,
     Ending,
     TaskClaim,
     TaskKind,
@@ -32,7 +33,7 @@ from gateway.observe.logging import get_logger
 _CLEANUP_S = 5.0
 #: a cancel is noticed within that, however long the lease
 _BEAT_S = 2.0
-#: no end of a task: it rests and is tried again, until its deadline
+#: no end of a task: it rests and is tried again, until it was accepted too long ago
 _PASSING = (Unavailable, DeadlineExceeded, Rejection)
 
 
@@ -47,19 +48,22 @@ class Worker:
         *,
         lease_s: float,
         attempts: int,
+        wait_s: float = WAIT_S,
         poll_s: float = 1.0,
         retry_s: float = 1.0,
         retry_max_s: float = 60.0,
         chores: Sequence[Callable[[], Coroutine[Any, Any, None]]] = (),
     ) -> None:
-        """``retry_s``: how long a task rests after its first trouble, twice that after the next one, up
-        to ``retry_max_s``. ``chores`` run beside the tasks, until cancelled like them.
+        """``wait_s``: see ``TaskStore.claim``. ``retry_s``: how long a task rests after its first trouble,
+        twice that after the next one, up to ``retry_max_s``. ``chores`` run beside the tasks, until cancelled
+        like them; one that fails by a defect begins again after ``retry_max_s``.
         """
         self._name = name
         self._tasks = tasks
         self._works = works
         self._lease_s = lease_s
         self._attempts = attempts
+        self._wait_s = wait_s
         self._poll_s = poll_s
         self._retry_s = retry_s
         self._retry_max_s = retry_max_s
@@ -80,8 +84,16 @@ class Worker:
         """Until cancelled."""
         async with anyio.create_task_group() as group:
             for chore in self._chores:
-                group.start_soon(chore)
+                group.start_soon(self._tend, chore)
             await self._serve()
+
+    async def _tend(self, chore: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        while True:
+            try:
+                return await chore()
+            except Exception:  # noqa: BLE001 - a defect in a chore ends neither the tasks nor the process
+                self._log.exception("worker.chore_defect", chore=getattr(chore, "__qualname__", ""))
+            await anyio.sleep(self._retry_max_s)
 
     async def _serve(self) -> None:
         while True:
@@ -89,7 +101,7 @@ class Worker:
             try:
                 # Shielded: a claim that commits while nobody waits for it would block its knowledge base.
                 with anyio.CancelScope(shield=True):
-                    claim = await self._tasks.claim(self._name, self._lease_s, self._attempts)
+                    claim = await self._tasks.claim(self._name, self._lease_s, self._attempts, self._wait_s)
             except CatalogUnavailable as error:
                 self._log.warning("worker.catalog_unavailable", detail=error.detail)
                 claim = None

@@ -33,6 +33,8 @@ from gateway.keeping.manifest import (
 
 #: a table is cut into files of about this size, so that none is too large for one request or the memory
 _FILE_BYTES = 8 * 1024 * 1024
+#: a restore gives up releases that even the last one can't bring back
+_SNAPSHOTS = 3
 #: how the names of originals and chunk files end: all or half of the SHA-256 of their content
 _NAMED_BY_CONTENT = (
     re.compile(r"originals/(?:.*/)?([0-9a-f]{64})"),
@@ -64,10 +66,8 @@ class Backup:
         Raises Unavailable, ConfigurationError.
         """
         backup_id = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{secrets.token_hex(3)}"
-        before = await self._newest_index()
-        dump = await self._catalog.dump(spool)
+        dump, kept, copied, missing = await self._keep_snapshot(spool)
         tables = {name: await self._keep_table(backup_id, name, spool) for name in dump.rows}
-        kept, copied, missing = await self._keep_objects(dump, before)
         index = await self._keep_file(f"backups/{backup_id}/objects.jsonl", dump_index(kept), len(kept))
         manifest = Manifest(
             backup_id=backup_id,
@@ -78,6 +78,7 @@ class Backup:
             tables=tables,
             index=index,
             missing=missing,
+            journaled=tuple(sorted(dump.journaled)),
         )
         await self._target.put(manifest_key(backup_id), await to_thread.run_sync(dump_manifest, manifest))
         await self._target.put(NEWEST, json.dumps({"backup_id": backup_id}).encode())
@@ -99,6 +100,25 @@ class Backup:
 
     # objects
 
+    async def _keep_snapshot(
+        self, spool: Path
+    ) -> tuple[CatalogDump, dict[str, KeptObject], list[KeptObject], tuple[str, ...]]:
+        """A dump, what the backup has of its objects, what was copied now, and what couldn't be had.
+
+        A document may be deleted or a release reclaimed while objects are copied, and theirs are gone: then
+        the snapshot is of a moment that can't be brought back, and a newer one is taken.
+        """
+        before, copied = dict(await self._newest_index()), list[KeptObject]()
+        for _ in range(_SNAPSHOTS):
+            dump = await self._catalog.dump(spool)
+            kept, new, gone = await self._keep_objects(dump, before)
+            copied += new
+            missing = gone & await self._catalog.needed_objects() if gone else gone
+            if not gone & dump.needed - missing:
+                break
+            before |= kept
+        return dump, kept, copied, tuple(sorted(missing))
+
     async def _newest_index(self) -> Mapping[str, KeptObject]:
         """The objects of the newest whole backup in the target."""
         try:
@@ -109,11 +129,11 @@ class Backup:
 
     async def _keep_objects(
         self, dump: CatalogDump, before: Mapping[str, KeptObject]
-    ) -> tuple[dict[str, KeptObject], list[KeptObject], tuple[str, ...]]:
-        """What the backup has, what of it was copied now, and what couldn't be had."""
+    ) -> tuple[dict[str, KeptObject], list[KeptObject], set[str]]:
+        """What the backup has, what of it was copied now, and what is gone."""
         kept: dict[str, KeptObject] = {}
         copied: list[KeptObject] = []
-        missing: set[str] = set()
+        gone: set[str] = set()
         for key in sorted(dump.objects):
             known = before.get(key)
             if known is not None and _hash_in(key) and await self._target.exists(known.blob):
@@ -121,15 +141,13 @@ class Backup:
                 continue
             content = await self._content(key)
             if content is None:
-                missing.add(key)
+                gone.add(key)
                 continue
             kept[key] = KeptObject(key, await to_thread.run_sync(sha256, content), len(content))
             if not await self._target.exists(kept[key].blob):
                 await self._target.put(kept[key].blob, content)
                 copied.append(kept[key])
-        if missing:  # a document may have been deleted since the snapshot, and its objects with it
-            missing &= await self._catalog.needed_objects()
-        return kept, copied, tuple(sorted(missing))
+        return kept, copied, gone
 
     async def _content(self, key: str) -> bytes | None:
         """None when it is gone, or isn't what its name says."""

@@ -9,11 +9,16 @@ from gateway.ingest.journal import JournalEntry
 from gateway.ingest.plan import PlannedDocument, ReleasePlan
 from gateway.release.model import EmbeddingSpace, ReleaseState
 
+#: a backup holds every act that is so much older than itself: no transaction takes that long
+SETTLED_S = 24 * 3600.0
+
 
 @dataclass(frozen=True, slots=True)
 class CatalogDump:
     """One snapshot. ``rows`` counts each table's; ``objects`` are the keys that its documents name.
 
+    Without those that are ``needed`` a release of the snapshot can't be brought back.
+    ``journaled`` are the numbers of entries that the journal held by then, of the last ``SETTLED_S``.
     ``taken_at`` is seconds since the epoch, by the database's clock.
     """
 
@@ -22,6 +27,8 @@ class CatalogDump:
     taken_at: float
     rows: Mapping[str, int]
     objects: frozenset[str]
+    journaled: frozenset[int]
+    needed: frozenset[str] = frozenset()
 
 
 class DumpedCatalog(Protocol):
@@ -38,6 +45,11 @@ class DumpedCatalog(Protocol):
 
 class EmptyCatalog(Protocol):
     """A catalog to restore into."""
+
+    @property
+    def tables(self) -> frozenset[str]:
+        """The names that a backup's tables may have."""
+        ...
 
     async def load(self, folder: Path, dump: CatalogDump, note: Mapping[str, str]) -> None:
         """All or nothing; the catalog then waits for ``confirm``. ``note`` is kept with it.
@@ -68,8 +80,20 @@ class RestoredCatalog(Protocol):
         """What was kept at ``load``; empty when the catalog isn't from a backup."""
         ...
 
+    async def unsent(self, incarnation: str) -> Sequence[JournalEntry]:
+        """Acts of this incarnation, the backup's, that weren't in the journal by then."""
+        ...
+
+    async def sent(self, entries: Sequence[JournalEntry]) -> None:
+        """They are in the journal."""
+        ...
+
     async def replay(self, entry: JournalEntry) -> bool:
         """Does the act again; False when the catalog holds it already. Raises BackupDamaged."""
+        ...
+
+    async def give_up(self, release_id: str) -> None:
+        """It isn't ACTIVE and can't be brought back: from now on it is RECLAIMED."""
         ...
 
     async def finish(self) -> None:

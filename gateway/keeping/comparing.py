@@ -1,6 +1,6 @@
 """Comparing: whether catalog, originals, chunk files, vector files, stored rows and citations agree."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 from gateway.errors import DocumentUnusable, InvariantViolated, NotFound
@@ -9,13 +9,12 @@ from gateway.ingest.embedding import TextVectors
 from gateway.ingest.objects import ObjectStore
 from gateway.ingest.passages import Rebuilder, passages_of
 from gateway.ingest.plan import PlannedDocument, ReleasePlan
-from gateway.ingest.rows import texts_of
 from gateway.ingest.vectors import VectorFiles
-from gateway.ingest.version import VectorPlace
 from gateway.keeping.backup import is_whole
 from gateway.keeping.catalog import KeptCatalog, RetainedRelease
+from gateway.keeping.lost_vectors import LostVectors
+from gateway.keeping.mending import Mending
 from gateway.keeping.refilling import Refill
-from gateway.retrieval.chunk import embedded_text
 from gateway.retrieval.store import ChunkWriter
 
 _DOCUMENTS = 100
@@ -67,12 +66,12 @@ class Comparison:
         repair: bool,
     ) -> None:
         self._catalog = catalog
-        self._versions = versions
         self._objects = objects
         self._writer = writer
         self._filling = filling
+        self._mending = Mending(catalog, filling)
         self._rebuilder = rebuilder
-        self._vectors = vectors
+        self._lost = LostVectors(objects, versions, vectors, rebuilder.rebuild)
         self._repair = repair
 
     async def run(self) -> Compared:
@@ -143,45 +142,20 @@ class Comparison:
         files = VectorFiles(self._objects, plan.space.dimension)
         complete = True
         for document in plan.documents:
-            texts = texts_of([document])
-            places = await self._versions.vector_places(plan.space.space_id, texts)
-            lost = {name for name in texts if name not in places or not await files.holds(places[name])}
-            if lost:
-                known = {name: places[name] for name in lost if name in places}
-                repaired = await self._embed(plan, document, known) if len(known) == len(lost) else ""
+            lost = await self._lost.of(plan, document, files)
+            if lost is not None:
+                repaired = "embedded again" if self._repair and await self._lost.embed(plan, lost) else ""
                 complete &= bool(repaired)
-                detail = f"{len(lost)} of {len(texts)} vectors of {_named(document)}"
+                detail = f"{len(lost.names)} of {lost.texts} vectors of {_named(document)}"
                 compared.add("vector_files", "vectors_missing", detail, repaired)
         return complete
-
-    async def _embed(
-        self, plan: ReleasePlan, document: PlannedDocument, known: Mapping[str, VectorPlace]
-    ) -> str:
-        """What was done, or nothing: the embedder may make another space, or not be cleared for the text."""
-        if (
-            not self._repair
-            or plan.space.space_id != self._vectors.space.space_id
-            or document.sensitivity > self._vectors.max_sensitivity
-        ):
-            return ""
-        try:
-            built = await passages_of(document, self._objects)
-        except (NotFound, InvariantViolated):
-            return ""
-        texts = {
-            entry.text_hash: embedded_text(document.title, passage.section, passage.content)
-            for entry, passage in zip(document.manifest, built.passages, strict=True)
-            if entry.text_hash in known
-        }
-        await self._vectors.complete(document.ref, texts, known, self._vectors.files())
-        return "embedded again"
 
     async def _compare_rows(self, compared: Compared, release: RetainedRelease, plan: ReleasePlan) -> None:
         try:
             expected = await self._filling.expected(plan)
         except (NotFound, InvariantViolated, DocumentUnusable):
             return  # its document was named above
-        stored = await self._writer.count(plan.space, plan.kb_revision)
+        stored = await self._filling.stored(plan)
         compared.rows += stored
         compared.citations += len(expected.samples)
         about = f"{release.state.value} release {release.release_id}"
@@ -192,10 +166,14 @@ class Comparison:
             return  # rows that are on their way to another class can't be told from the catalog
         else:
             code, detail = "citations_broken", f"{about}: sampled passages don't read back"
+        if await self._mending.is_whole(release.release_id):
+            return  # others have changed it since it was read
         repaired = ""
         if self._repair:
-            await self._filling.ensure(plan)
-            repaired = "its rows were written again"
+            if await self._mending.mend(release.release_id):
+                repaired = "its rows were written again"
+            else:
+                detail += "; a document is moving to another class: compare again when it has"
         compared.add("revisions", code, detail, repaired)
 
     async def _find_orphans(self, compared: Compared) -> None:

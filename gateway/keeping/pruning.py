@@ -12,9 +12,11 @@ async def prune(target: ObjectStore, keep: int) -> int:
     Those that were cut short count as others. Nobody may be taking a backup into the target meanwhile.
     Raises ObjectStoreUnavailable, BackupDamaged.
     """
-    files = [found.key async for found in target.list(_BACKUPS)]
+    files = {found.key: found.modified async for found in target.list(_BACKUPS)}
     ids = sorted({key.split("/")[1] for key in files})
     whole = [backup_id for backup_id in ids if manifest_key(backup_id) in files]
+    # names begin with the second they were made in; of two in one the file tells which is the newer
+    whole.sort(key=lambda backup_id: (backup_id.partition("-")[0], files[manifest_key(backup_id)]))
     kept = set(whole[-keep:])
     needed: set[str] = set()
     for backup_id in kept:

@@ -43,18 +43,27 @@ class Refill:
         await self._writer.prepare(plan.space)
         expected = await self.expected(plan)
         if not await self.is_whole(plan, expected):
-            await self._write(plan)
+            await self.write(plan)
         if not await self.is_whole(plan, expected):  # there are rows that don't belong to it
             await self._writer.drop(plan.space, plan.kb_revision)
-            await self._write(plan)
+            await self.write(plan)
             await self._validate(plan, expected)
         return len(expected.samples)
 
-    async def _write(self, plan: ReleasePlan) -> None:
+    async def write(self, plan: ReleasePlan) -> None:
         """Over what is there: whoever reads the revision meanwhile finds at least what he found before."""
         async for batch in self._batches(plan, Expected()):
             await self._writer.write(plan.space, plan.kb_revision, batch)
         await self._writer.seal(plan.space, plan.kb_revision)
+
+    async def remove(self, plan: ReleasePlan, document_id: str) -> None:
+        """The document's rows, out of the revision."""
+        await self._writer.delete_document(plan.space, plan.kb_revision, plan.tenant, plan.kb_id, document_id)
+        await self._writer.seal(plan.space, plan.kb_revision)
+
+    async def stored(self, plan: ReleasePlan) -> int:
+        """How many rows the revision has."""
+        return await self._writer.count(plan.space, plan.kb_revision)
 
     async def expected(self, plan: ReleasePlan) -> "Expected":
         """What the revision must hold. Raises InvariantViolated, NotFound when an object is gone."""

@@ -116,7 +116,10 @@ class RetrievalConfig:
 
 @dataclass(frozen=True, slots=True)
 class RetrievalRelease:
-    """One active, immutable snapshot of a knowledge base; a request binds exactly one."""
+    """One active, immutable snapshot of a knowledge base; a request binds exactly one.
+
+    ``model`` is the model adapter that answers first, '' for whichever is configured first.
+    """
 
     release_id: str
     tenant: str
@@ -127,6 +130,7 @@ class RetrievalRelease:
     space: EmbeddingSpace
     collection: str
     config: RetrievalConfig
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +165,7 @@ class ReleaseRecord:
     activated_at: float | None
     error: str | None
     barrier: Mapping[str, object] | None = None
+    model: str = ""
 
     @property
     def vectors(self) -> Mapping[str, int] | None:

@@ -9,13 +9,15 @@ UNREVIEWED = "unreviewed"
 INJECTION_LIKE = "injection-like"
 #: its importer says that nobody may rely on it before a person has looked at it
 HIGH_RISK = "high-risk"
+#: a person has rejected the same bytes in this knowledge base, and nobody has approved this version yet
+REJECTED_BEFORE = "rejected-before"
 
 #: what a person said of a version; until then it is unreviewed
 APPROVED = "approved"
 REJECTED = "rejected"
 
 #: a version so marked enters a release only once a person has approved it
-NEEDS_APPROVAL = frozenset({HIGH_RISK, INJECTION_LIKE})
+NEEDS_APPROVAL = frozenset({HIGH_RISK, INJECTION_LIKE, REJECTED_BEFORE})
 
 
 class RiskPolicy(StrEnum):
@@ -49,5 +51,6 @@ def merged(given: Collection[str], detected: Collection[str]) -> tuple[str, ...]
 
 def markers_of(kept: Collection[str], approval: str) -> tuple[str, ...]:
     """A version's markers as its passages carry them: the approval can change, what is in the text can't."""
-    unreviewed = frozenset() if approval == APPROVED else frozenset({UNREVIEWED})
-    return tuple(sorted((frozenset(kept) - {UNREVIEWED}) | unreviewed))
+    if approval == APPROVED:
+        return tuple(sorted(frozenset(kept) - {UNREVIEWED, REJECTED_BEFORE}))
+    return tuple(sorted({*kept, UNREVIEWED}))

@@ -9,6 +9,7 @@ from gateway.access.authorizer import Authorizer
 from gateway.access.principal import IdentityVerifier
 from gateway.admission.bulkhead import Bulkhead
 from gateway.admission.rate import RequestRate
+from gateway.admission.share import TenantShares
 from gateway.answer.orchestrator import Orchestrator
 from gateway.answer.search import PermittedSearch
 from gateway.ingest.catalog import ReleaseStore, TaskStore, VersionStore
@@ -52,6 +53,7 @@ class Services:
     rate: RequestRate
     sessions: Bulkhead
     task_streams: Bulkhead
+    task_shares: TenantShares
     bulkheads: tuple[Bulkhead, ...]
     readiness: Readiness
     wake_worker: Callable[[], None]

@@ -25,8 +25,13 @@ class Door:
     scope: str
     body: bytes = b""
     content_type: str | None = None
-    #: another scope that opens it as well
-    or_scope: str = ""
+    #: other scopes that open it as well
+    or_scopes: tuple[str, ...] = ()
+
+    @property
+    def scopes(self) -> frozenset[str]:
+        """Each of them opens it."""
+        return frozenset({self.scope, *self.or_scopes})
 
     @property
     def headers(self) -> dict[str, str]:
@@ -84,11 +89,11 @@ DOORS = [
     Door("GET", "/v1/search?query=limit", "ask"),
     Door("GET", "/v1/sources/{chunk_id}", "ask"),
     Door("POST", "/v1/documents", "ingest", upload_body(), MULTIPART),
-    Door("GET", "/v1/documents?knowledge_base=handbook", "ingest", or_scope="release"),
-    Door("GET", "/v1/documents/{document_id}", "ingest", or_scope="release"),
+    Door("GET", "/v1/documents?knowledge_base=handbook", "ingest", or_scopes=("release",)),
+    Door("GET", "/v1/documents/{document_id}", "ingest", or_scopes=("release",)),
     Door("DELETE", "/v1/documents/{document_id}", "ingest"),
-    Door("GET", "/v1/tasks/{task_id}", "ingest", or_scope="release"),
-    Door("DELETE", "/v1/tasks/{task_id}", "ingest", or_scope="release"),
+    Door("GET", "/v1/tasks/{task_id}", "ingest", or_scopes=("release", "revoke")),
+    Door("DELETE", "/v1/tasks/{task_id}", "ingest", or_scopes=("release",)),
     Door("GET", "/v1/releases?knowledge_base=handbook", "release"),
     Door("POST", "/v1/releases", "release", json_body(knowledge_base="handbook"), JSON),
     Door("POST", "/v1/releases/rollback", "release", json_body(knowledge_base="handbook"), JSON),
@@ -112,8 +117,8 @@ DOORS = [
         json_body(document_version=1, decision="approve"),
         JSON,
     ),
-    Door("GET", "/v1/tasks", "ingest", or_scope="release"),
-    Door("GET", "/v1/tasks/{task_id}/events", "ingest", or_scope="release"),
+    Door("GET", "/v1/tasks", "ingest", or_scopes=("release",)),
+    Door("GET", "/v1/tasks/{task_id}/events", "ingest", or_scopes=("release", "revoke")),
 ]
 
 

@@ -177,9 +177,9 @@ class World:
         """Takes every open version of the task to READY, one chunk each."""
         for job in await self.catalog.unfinished_versions(claim):
             for state in (VersionState.BUILDING, VersionState.VALIDATING):
-                await self.catalog.advance_version(claim, job.ref, state)
+                await self.catalog.advance_versions(claim, [job.ref], state)
             text = f"passage of {job.original_key}"
-            await self.catalog.complete_version(claim, built(job.ref, text))
+            await self.catalog.complete_versions(claim, [built(job.ref, text)])
 
     async def import_ready(
         self, *documents: NewDocument, kb: str = "handbook", tenant: str = "acme"

@@ -22,8 +22,8 @@ async def imported(world: World, source: str, *texts: str) -> DocumentRef:
     claim = await world.claim()
     ref = DocumentRef(accepted.documents[0].document_id, accepted.documents[0].document_version)
     for state in (VersionState.BUILDING, VersionState.VALIDATING):
-        await world.catalog.advance_version(claim, ref, state)
-    await world.catalog.complete_version(claim, built(ref, *texts, title=source))
+        await world.catalog.advance_versions(claim, [ref], state)
+    await world.catalog.complete_versions(claim, [built(ref, *texts, title=source)])
     await world.catalog.finish(claim, Ending(TaskState.SUCCEEDED))
     return ref
 

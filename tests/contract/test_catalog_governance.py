@@ -9,6 +9,7 @@ from gateway.access.classes import MAX_PERMITTED_CLASSES, Acl, AclClass
 from gateway.errors import Conflict, NotFound, ReleaseConflict, StaleFence, TooManyAclClasses
 from gateway.ingest.governance import AclChange, Approval, ChangedAcl, Decision, Verdict
 from gateway.ingest.plan import ClassTerms, ReleasePlan
+from gateway.ingest.references import ReclaimPolicy
 from gateway.ingest.task import Ending, TaskClaim, TaskKind, TaskState
 from gateway.ingest.uploads import DocumentRecord, NewDocument
 from gateway.release.model import VersionState
@@ -18,6 +19,7 @@ from tests.contract.catalog_world import CONFIG, PUBLIC, SALES, SPACE, World, bu
 #: a PostgreSQL database is kept for the whole module
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
+POLICY = ReclaimPolicy(window_s=1e6, releases=9, afterlife_s=1e6)
 HR = Acl.parse(["group:hr"])
 SALES_AND_HR = Acl.parse(["group:sales", "group:hr"])
 
@@ -44,8 +46,8 @@ async def import_risky(world: World, document: NewDocument, *found: str) -> Docu
     claim = await world.claim()
     ref = DocumentRef(accepted.documents[0].document_id, accepted.documents[0].document_version)
     for state in (VersionState.BUILDING, VersionState.VALIDATING):
-        await world.catalog.advance_version(claim, ref, state)
-    await world.catalog.complete_version(claim, replace(built(ref, document.content_sha256), risk=found))
+        await world.catalog.advance_versions(claim, [ref], state)
+    await world.catalog.complete_versions(claim, [replace(built(ref, document.content_sha256), risk=found)])
     await world.catalog.finish(claim, Ending(TaskState.SUCCEEDED))
     return ref
 
@@ -133,10 +135,10 @@ async def test_the_same_acl_again_changes_nothing(world: World) -> None:
     """No epoch, no revision, no audit entry: whoever keeps things by them keeps them."""
     [ref] = await world.import_ready(upload("a", acl=SALES))
     await world.release()
-    await world.catalog.set_acl(change(ref, HR))
+    first = await world.catalog.set_acl(change(ref, HR))
     before = await world.epoch(), await world.acl_revision(), await world.catalog.entries("acme", 10)
     again = await world.catalog.set_acl(change(ref, HR))
-    assert again == ChangedAcl(ref.document_id, HR, narrowed=False, task_id=None)
+    assert again == ChangedAcl(ref.document_id, HR, narrowed=False, task_id=first.task_id)
     after = await world.epoch(), await world.acl_revision(), await world.catalog.entries("acme", 10)
     assert after == before
 
@@ -272,6 +274,52 @@ async def test_a_stale_claim_moves_nothing(world: World) -> None:
     assert len(await world.catalog.begin_moves(again)) == 1
 
 
+async def moved(world: World, claim: TaskClaim) -> None:
+    """Does what the claimed move has to do."""
+    for plan in await world.catalog.begin_moves(claim):
+        await world.catalog.finish_move(claim, plan, terms_of_one(plan.documents[0].acl_class))
+    await world.catalog.finish(claim, Ending(TaskState.SUCCEEDED))
+
+
+@pytest.mark.parametrize("state", [TaskState.CANCELLED, TaskState.FAILED])
+async def test_a_move_that_ended_undone_is_owed_until_it_is_done(world: World, state: TaskState) -> None:
+    """A person who may see the document would miss it for ever. Once it is queued it isn't queued again."""
+    [ref] = await world.import_ready(upload("a", acl=SALES))
+    await world.release()
+    await world.catalog.set_acl(change(ref, HR))
+    await world.catalog.finish(await claimed_move(world, ref), Ending(state))
+    assert await world.catalog.schedule_reclaims(POLICY, 3600.0) == 1
+    assert await world.catalog.schedule_reclaims(POLICY, 3600.0) == 0
+    await moved(world, await claimed_move(world, ref))
+    assert await world.catalog.schedule_reclaims(POLICY, 3600.0) == 0
+
+
+async def test_a_revocations_move_is_owed_too_and_an_imports_rows_are_not(world: World) -> None:
+    """Rows of an older version follow nobody's act: the next release brings new ones."""
+    [ref] = await world.import_ready(upload("a", acl=SALES))
+    await world.release()
+    await world.import_ready(upload("a", "two", acl=HR))
+    assert await world.catalog.schedule_reclaims(POLICY, 3600.0) == 0
+    await world.catalog.revoke("acme", RevocationKind.DOCUMENT, ref.document_id, "leak", "olga")
+    await world.catalog.finish(await claimed_move(world, ref), Ending(TaskState.FAILED))
+    assert await world.catalog.schedule_reclaims(POLICY, 3600.0) == 1
+    claim = await claimed_move(world, ref)
+    [away] = await world.catalog.begin_moves(claim)
+    assert away.documents[0].acl_class == 0
+
+
+async def test_the_same_acl_again_moves_what_lies_wrong(world: World) -> None:
+    """Whoever sees that a move was lost needn't wait for its turn."""
+    [ref] = await world.import_ready(upload("a", acl=SALES))
+    await world.release()
+    changed = await world.catalog.set_acl(change(ref, HR))
+    await world.catalog.finish(await claimed_move(world, ref), Ending(TaskState.FAILED))
+    again = await world.catalog.set_acl(change(ref, HR))
+    assert (again.narrowed, again.task_id in {None, changed.task_id}) == (False, False)
+    await moved(world, await claimed_move(world, ref))
+    assert (await world.catalog.set_acl(change(ref, HR))).task_id is None
+
+
 # approvals
 
 
@@ -334,6 +382,61 @@ async def test_a_release_with_a_version_rejected_meanwhile_is_not_activated(worl
         await world.catalog.activate("acme", plan.release_id, None)
 
 
+async def test_a_rejected_version_does_not_come_back_by_a_rollback(world: World) -> None:
+    """The release gone back to holds it, and the re-check drops it. What else it holds is shown."""
+    [bad, good] = await world.import_ready(upload("a"), upload("b", "other"))
+    first, _ = await world.release()
+    await world.catalog.judge(verdict(bad, Decision.REJECT))
+    await world.release()
+    back = await world.catalog.roll_back("acme", "handbook")
+    assert back.knowledge_revision == first.kb_revision
+    scope = scope_of("acme", await world.kb_id(), [1])
+    now = world.clock()
+    assert drop_reason(scope, await world.standing(bad), now) is DropReason.WITHDRAWN
+    assert drop_reason(scope, await world.standing(good), now) is None
+    assert await released(world) == {good}
+
+
+async def test_a_rejected_version_stays_until_the_next_release(world: World) -> None:
+    """A person's word on a version isn't a revocation; neither is a rollback of what holds it no more."""
+    [ref] = await world.import_ready(upload("a"))
+    await world.release()
+    await world.catalog.judge(verdict(ref, Decision.REJECT))
+    scope = scope_of("acme", await world.kb_id(), [1])
+    assert drop_reason(scope, await world.standing(ref), world.clock()) is None
+    await world.release()
+    await world.catalog.judge(verdict(ref))
+    assert await released(world) == {ref}
+
+
+async def test_the_bytes_of_a_rejected_version_wait_for_a_person(world: World) -> None:
+    """Under other metadata, another name; other bytes and other knowledge bases wait for nobody."""
+    [bad] = await world.import_ready(upload("a", "poison"))
+    await world.catalog.judge(verdict(bad, Decision.REJECT))
+    [touched] = await world.import_ready(upload("a", "poison", category="x"))
+    [copied, fine] = await world.import_ready(upload("b", "poison"), upload("c", "fine"))
+    assert await released(world) == {fine}
+    known = await record(world, copied)
+    assert (known.awaiting_approval, known.risk) == (True, ("external", "rejected-before", "unreviewed"))
+    await world.catalog.judge(verdict(copied))
+    assert (await record(world, copied)).risk == ("external",)
+    assert await released(world) == {copied, fine}
+    assert touched.document_version == 2
+    [elsewhere] = await world.import_ready(upload("a", "poison"), kb="wiki")
+    assert not (await record(world, elsewhere)).awaiting_approval
+
+
+async def test_a_version_whose_bytes_are_rejected_while_it_is_built_waits_too(world: World) -> None:
+    """It was accepted before the decision."""
+    [bad] = await world.import_ready(upload("a", "poison"))
+    await world.accept(upload("b", "poison"))
+    await world.catalog.judge(verdict(bad, Decision.REJECT))
+    claim = await world.claim()
+    await world.build_versions(claim)
+    await world.catalog.finish(claim, Ending(TaskState.SUCCEEDED))
+    assert await released(world) == set()
+
+
 async def test_an_approval_is_news_for_a_release(world: World) -> None:
     """Its passages say whether somebody has read them."""
     [ref] = await world.import_ready(upload("a"))
@@ -383,3 +486,18 @@ async def test_an_importer_is_told_of_the_class_that_would_be_too_many(world: Wo
     with pytest.raises(TooManyAclClasses):
         await world.catalog.set_acl(change(DocumentRef(accepted.document_id, 1), one_more))
     await world.accept(upload("x", acl=one_more), kb="wiki")
+
+
+@pytest.mark.soak
+async def test_a_class_that_comes_into_use_again_is_counted_like_a_new_one(world: World) -> None:
+    """Its place may have been taken meanwhile."""
+    acls = [Acl.parse(["public", f"user:{n}"]) for n in range(MAX_PERMITTED_CLASSES)]
+    accepted = await world.accept(*(upload(f"{n}", acl=acl) for n, acl in enumerate(acls)))
+    first = DocumentRef(accepted.documents[0].document_id, 1)
+    await world.catalog.set_acl(change(first, acls[1]))
+    await world.accept(upload("x", acl=Acl.parse(["public", "user:one-more"])))
+    with pytest.raises(TooManyAclClasses):
+        await world.catalog.set_acl(change(first, acls[0]))
+    with pytest.raises(TooManyAclClasses):
+        await world.accept(upload("y", acl=acls[0]))
+    await world.accept(upload("y", acl=acls[2]))

@@ -1,11 +1,12 @@
 """Every catalog leaves an entry for the journal with each act that a restored backup must not forget."""
 
+from dataclasses import replace
 from typing import Protocol
 
 import pytest
 
 from gateway.access.apikey import ApiKey, ApiKeyStore
-from gateway.ingest.governance import AclChange
+from gateway.ingest.governance import AclChange, Decision, Verdict
 from gateway.ingest.journal import JournalOutbox
 from gateway.stream.revocation import RevocationKind
 from tests.contract.catalog_world import PUBLIC, SALES, World, upload
@@ -35,6 +36,7 @@ async def test_each_act_leaves_one_entry_that_says_all_of_it(world: World) -> No
     assert [entry.seq for entry in entries] == sorted({entry.seq for entry in entries})
     stamp = await world.catalog.tenant_stamp("acme")
     assert {(entry.incarnation, entry.at) for entry in entries} == {(stamp.incarnation, world.clock())}
+    assert await world.catalog.journal_incarnation() == stamp.incarnation
     narrowed, revoked, lifted, deleted = (entry.payload for entry in entries)
     assert all(entry.payload["tenant"] == "acme" for entry in entries)
     assert (narrowed["document_id"], narrowed["allow"], narrowed["deny"]) == (first, ["group:sales"], [])
@@ -65,6 +67,25 @@ async def test_a_revoked_api_key_leaves_one_too(catalog: KeyedOutbox) -> None:
     assert (entry.kind, entry.payload["tenant"], entry.payload["key_id"]) == ("api_key", "acme", "key_1")
 
 
+async def test_a_rejection_leaves_one_too_and_an_approval_none(world: World) -> None:
+    """With the hash of the bytes: after a restore the number may be another version's."""
+    (ref,) = await world.import_ready(upload("a.md"))
+    said = Verdict("acme", ref.document_id, 1, Decision.REJECT, "ann", "poison")
+    for decision in (Decision.APPROVE, Decision.REJECT, Decision.REJECT):
+        await world.catalog.judge(replace(said, decision=decision))
+    (entry,) = await world.catalog.claim_journal(30, 10)
+    assert entry.kind == "rejection"
+    assert entry.payload == {
+        "tenant": "acme",
+        "document_id": ref.document_id,
+        "version": 1,
+        "content_sha256": upload("a.md").content_sha256,
+        "subject": "ann",
+        "note": "poison",
+        "at": world.clock(),
+    }
+
+
 async def test_what_widens_or_changes_nothing_leaves_no_entry(world: World) -> None:
     """A wider ACL, the same one again, a deletion of what isn't there, a revocation in force."""
     (ref,) = await world.import_ready(upload("a.md", acl=SALES))
@@ -93,3 +114,15 @@ async def test_a_claimed_entry_is_nobody_elses_until_its_lease_is_over(world: Wo
     world.clock.advance(31)
     assert await world.catalog.claim_journal(30, 10) == []
     assert await world.catalog.journal_lag_s() == 0
+
+
+async def test_a_number_is_never_given_twice(world: World) -> None:
+    """The journal knows entries by their numbers: also when all older ones have left the catalog."""
+    await world.catalog.revoke("acme", RevocationKind.USER, "eve", "left", "ann")
+    (first,) = await world.catalog.claim_journal(30, 10)
+    await world.catalog.journaled([first])
+    world.clock.advance(1000)
+    await world.catalog.purge(100, 100)
+    await world.catalog.revoke("acme", RevocationKind.USER, "mallory", "left", "ann")
+    (second,) = await world.catalog.claim_journal(30, 10)
+    assert second.seq > first.seq

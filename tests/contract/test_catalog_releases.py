@@ -649,7 +649,7 @@ async def test_a_rollback_leaves_versions_in_the_making_and_other_knowledge_base
     accepted = await world.accept(upload("a", "in the making"))
     claim = await world.claim()
     ref = DocumentRef(accepted.documents[0].document_id, 2)
-    await world.catalog.advance_version(claim, ref, VersionState.BUILDING)
+    await world.catalog.advance_versions(claim, [ref], VersionState.BUILDING)
     await world.catalog.roll_back("acme", "handbook")
     await world.build_versions(claim)
     plan = await world.catalog.begin_release(claim, SPACE, CONFIG)

@@ -7,8 +7,9 @@ import pytest
 from gateway.access.authorizer import DocumentRef
 from gateway.context import Deadline
 from gateway.errors import NotFound, ObjectStoreUnavailable, ReleaseConflict, StaleFence
+from gateway.ingest.governance import Decision, Verdict
 from gateway.ingest.plan import ClassTerms, ReleasePlan
-from gateway.ingest.references import DocumentTerms, ReclaimPolicy, Remains
+from gateway.ingest.references import TAKEOVER_S, DocumentTerms, ReclaimPolicy, Remains
 from gateway.ingest.task import Ending, TaskClaim, TaskKind, TaskState
 from gateway.ingest.version import VectorPlace
 from gateway.release.model import ReleaseState, VersionState
@@ -19,7 +20,6 @@ from tests.contract.catalog_world import CONFIG, SPACE, World, built, import_of,
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 WINDOW_S = 1_000.0
-TAKEOVER_S = 120.0
 AFTERLIFE_S = 400.0
 POLICY = ReclaimPolicy(WINDOW_S, releases=1, afterlife_s=AFTERLIFE_S)
 
@@ -56,7 +56,7 @@ async def ready(world: World, source: str, *texts: str, content: str = "") -> Do
     claim = await claimed(world, TaskKind.IMPORT)
     [job] = await world.catalog.unfinished_versions(claim)
     for state in (VersionState.BUILDING, VersionState.VALIDATING):
-        await world.catalog.advance_version(claim, job.ref, state)
+        await world.catalog.advance_versions(claim, [job.ref], state)
     version = built(job.ref, *texts)
     known = await world.catalog.vector_places(SPACE.space_id, list(version.new_vectors))
     own = {
@@ -64,7 +64,7 @@ async def ready(world: World, source: str, *texts: str, content: str = "") -> Do
         for text, place in version.new_vectors.items()
         if text not in known
     }
-    await world.catalog.complete_version(claim, replace(version, new_vectors=own))
+    await world.catalog.complete_versions(claim, [replace(version, new_vectors=own)])
     await done(world, claim)
     return job.ref
 
@@ -330,22 +330,23 @@ async def test_a_condemned_vector_file_is_found_no_more(world: World) -> None:
     claim = await claimed(world, TaskKind.IMPORT)
     [job] = await world.catalog.unfinished_versions(claim)
     for state in (VersionState.BUILDING, VersionState.VALIDATING):
-        await world.catalog.advance_version(claim, job.ref, state)
+        await world.catalog.advance_versions(claim, [job.ref], state)
     version = built(job.ref, "same")
     assert await world.catalog.vector_places(SPACE.space_id, list(version.new_vectors))
     assert await condemned(world, vectors_of(gone)) == {vectors_of(gone)}
     assert await world.catalog.vector_places(SPACE.space_id, list(version.new_vectors)) == {}
     with pytest.raises(ObjectStoreUnavailable):
-        await world.catalog.complete_version(claim, replace(version, new_vectors={}))
-    await world.catalog.complete_version(claim, version)
+        await world.catalog.complete_versions(claim, [replace(version, new_vectors={})])
+    await world.catalog.complete_versions(claim, [version])
 
 
 async def test_nobody_refers_to_an_object_that_is_being_taken_away(world: World) -> None:
     """Uploads and versions are told to put it again; once it is buried they may."""
     sentence = await world.catalog.condemn([original_of("a")], WINDOW_S, TAKEOVER_S)
+    world.clock.advance(5)
     with pytest.raises(ObjectStoreUnavailable) as raised:
         await world.catalog.accept_import(import_of(upload("a", "a"), upload("b")))
-    assert raised.value.retry_after_ms
+    assert raised.value.retry_after_ms == (TAKEOVER_S - 5) * 1000
     assert await world.catalog.documents("acme", "handbook") == []
     await world.accept(upload("b"))
     claim = await claimed(world, TaskKind.IMPORT)
@@ -355,13 +356,13 @@ async def test_nobody_refers_to_an_object_that_is_being_taken_away(world: World)
     other = await world.catalog.condemn([vectors_of(job.ref)], WINDOW_S, TAKEOVER_S)
     assert other.condemned == (vectors_of(job.ref),)
     for state in (VersionState.BUILDING, VersionState.VALIDATING):
-        await world.catalog.advance_version(claim, job.ref, state)
+        await world.catalog.advance_versions(claim, [job.ref], state)
     with pytest.raises(ObjectStoreUnavailable):
-        await world.catalog.complete_version(claim, replace(version, new_vectors=own))
+        await world.catalog.complete_versions(claim, [replace(version, new_vectors=own)])
     with pytest.raises(ObjectStoreUnavailable):
         await world.catalog.add_vector_places(claim, SPACE.space_id, own)
     await world.catalog.bury(other)
-    await world.catalog.complete_version(claim, replace(version, new_vectors=own))
+    await world.catalog.complete_versions(claim, [replace(version, new_vectors=own)])
     await world.catalog.bury(sentence)
     await world.accept(upload("a", "a"))
     assert await condemned(world, original_of("a"), vectors_of(job.ref)) == set()
@@ -383,6 +384,36 @@ async def test_what_was_condemned_is_taken_over_when_nobody_buries_it(world: Wor
         await world.accept(upload("a", "a"))
     await world.catalog.bury(second)
     await world.accept(upload("a", "a"))
+
+
+async def test_an_upload_takes_over_what_nobody_came_to_bury(world: World) -> None:
+    """After the time that its refusal names; a version doesn't: nobody looks again for its files."""
+    ref = await ready(world, "b", "one")
+    sentence = await world.catalog.condemn([original_of("a")], WINDOW_S, TAKEOVER_S)
+    other = await world.catalog.condemn([vectors_of(replace(ref, document_version=2))], WINDOW_S, TAKEOVER_S)
+    world.clock.advance(TAKEOVER_S)
+    await world.accept(upload("a", "a"))
+    await world.catalog.bury(sentence)
+    assert await condemned(world, original_of("a")) == set()
+    claim = await claimed(world, TaskKind.IMPORT)
+    place = {"a text": VectorPlace(other.condemned[0], 0)}
+    with pytest.raises(ObjectStoreUnavailable):
+        await world.catalog.add_vector_places(claim, SPACE.space_id, place)
+
+
+@pytest.mark.parametrize("kind", ["original", "chunks"])
+async def test_no_release_falls_back_to_a_version_whose_files_are_gone(world: World, kind: str) -> None:
+    """It left with its last release; then the newer one is rejected, and the document has none to show."""
+    old = await ready(world, "a", "one", content="v1")
+    new = await ready(world, "a", "two", content="v2")
+    await ready(world, "b", "three")
+    await world.release()
+    key = original_of("v1") if kind == "original" else chunks_of(old)
+    assert await condemned(world, key) == {key}
+    await world.catalog.judge(Verdict("acme", new.document_id, 2, Decision.REJECT, "olga", "wrong"))
+    plan, _ = await world.release()
+    assert [planned.source for planned in plan.documents] == ["b"]
+    assert await condemned(world, key, chunks_of(old)) == {key, chunks_of(old)}
 
 
 # reclaim

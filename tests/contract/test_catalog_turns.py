@@ -93,8 +93,8 @@ async def test_every_act_leads_where_the_table_says(world: World, state: str) ->
             with pytest.raises(expected):
                 await do(world, claim)
             assert await _task(world, accepted.task_id) == before, act
-        world.clock.advance(4000)  # past its deadline: out of the way of the next one
-        assert await world.catalog.claim("other", _LEASE_S, 5) is None
+        world.clock.advance(4000)  # too old by then: out of the way of the next one
+        assert await world.catalog.claim("other", _LEASE_S, 5, 4000) is None
 
 
 # rests
@@ -132,15 +132,55 @@ async def test_a_resting_task_leaves_its_knowledge_base_to_others(world: World) 
     assert (await world.claim()).task_id == second.task_id
 
 
-async def test_the_end_of_a_resting_task_names_its_trouble(world: World) -> None:
-    """At its deadline, however long it would still have rested."""
+async def test_waiting_uses_up_none_of_a_tasks_time(world: World) -> None:
+    """Not for its turn, not at rest, not for somebody to take it over; all its starts share one deadline."""
+    await world.catalog.accept_import(import_of(upload("a"), deadline_s=100))
+    world.clock.advance(5_000)
+    claim = await world.claim(_LEASE_S)
+    assert claim.deadline_at == world.clock() + 100
+    world.clock.advance(20)
+    await world.catalog.progress(claim, "building", 0, 1)
+    world.clock.advance(5)
+    await world.catalog.put_off(claim, "embedder_unavailable", _REST_S)
+    world.clock.advance(5_000)
+    claim = await world.claim(_LEASE_S)
+    assert claim.deadline_at == world.clock() + 75
+    world.clock.advance(5_000)  # its worker is gone: what counts is its lease
+    claim = await world.claim(_LEASE_S)
+    assert claim.deadline_at == world.clock() + 75 - _LEASE_S
+    await world.catalog.release_claim(claim)
+    assert (await world.claim()).deadline_at == claim.deadline_at
+
+
+async def test_a_task_whose_time_is_used_up_is_begun_no_more(world: World) -> None:
+    """Its last trouble is named."""
     accepted = await world.catalog.accept_import(import_of(upload("a"), deadline_s=100))
-    await world.catalog.put_off(await world.claim(), "vector_store_unavailable", 3600)
+    claim = await world.claim()
     world.clock.advance(100)
+    await world.catalog.put_off(claim, "vector_store_unavailable", 3600)
     assert await world.catalog.claim("worker", 30, 5) is None
     task = await _task(world, accepted.task_id)
     assert (task.state, task.error_code) == (TaskState.FAILED, "deadline_exceeded")
     assert task.error_detail == "the task ran out of time; last trouble: vector_store_unavailable"
+
+
+async def test_a_task_that_waits_too_long_is_given_up(world: World) -> None:
+    """Its trouble didn't pass, or it never had its turn; who works on an old one finishes it."""
+    resting = await world.accept(upload("a"), kb="one")
+    await world.catalog.put_off(await world.claim(), "embedder_unavailable", 3600)
+    running = await world.accept(upload("a"), kb="two")
+    claim = await world.claim(lease_s=1_000)
+    waiting = await world.accept(upload("b"), kb="two")
+    world.clock.advance(490)
+    assert await world.catalog.claim("worker", 30, 5, 500) is None
+    assert {(await _task(world, t.task_id)).state for t in (resting, waiting)} == {TaskState.PENDING}
+    world.clock.advance(10)
+    assert await world.catalog.claim("worker", 30, 5, 500) is None
+    tasks = [await _task(world, each.task_id) for each in (resting, waiting)]
+    assert {(task.state, task.error_code) for task in tasks} == {(TaskState.FAILED, "waited_too_long")}
+    assert tasks[0].error_detail == "it was accepted too long ago; last trouble: embedder_unavailable"
+    await world.catalog.finish(claim, Ending(TaskState.SUCCEEDED))
+    assert (await _task(world, running.task_id)).state is TaskState.SUCCEEDED
 
 
 async def test_a_task_whose_workers_vanish_says_what_is_known(world: World) -> None:

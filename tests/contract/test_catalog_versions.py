@@ -33,11 +33,11 @@ async def _claimed(world: World) -> tuple[TaskClaim, DocumentRef]:
 
 async def _move(world: World, claim: TaskClaim, ref: DocumentRef, state: VersionState) -> None:
     if state is VersionState.READY:
-        await world.catalog.complete_version(claim, built(ref, "passage"))
+        await world.catalog.complete_versions(claim, [built(ref, "passage")])
     elif state is VersionState.FAILED:
         await world.catalog.fail_version(claim, ref, "blank", "no text was found")
     else:
-        await world.catalog.advance_version(claim, ref, state)
+        await world.catalog.advance_versions(claim, [ref], state)
 
 
 async def _state(world: World, ref: DocumentRef) -> VersionState:
@@ -87,9 +87,9 @@ async def test_half_built_versions_are_handed_out_again_after_a_takeover(
     taken = await world.claim()
     [job] = await world.catalog.unfinished_versions(taken)
     assert (job.ref, job.state) == (ref, state)
-    await world.catalog.advance_version(taken, ref, state)
-    await world.catalog.advance_version(taken, ref, VersionState.VALIDATING)
-    await world.catalog.complete_version(taken, built(ref, "passage"))
+    await world.catalog.advance_versions(taken, [ref], state)
+    await world.catalog.advance_versions(taken, [ref], VersionState.VALIDATING)
+    await world.catalog.complete_versions(taken, [built(ref, "passage")])
     assert await _state(world, ref) is VersionState.READY
 
 
@@ -120,10 +120,31 @@ async def test_a_version_becomes_ready_with_its_manifest_only(world: World) -> N
     """A READY version without chunks would be released as an empty document."""
     claim, ref = await _claimed(world)
     for state in (VersionState.BUILDING, VersionState.VALIDATING):
-        await world.catalog.advance_version(claim, ref, state)
+        await world.catalog.advance_versions(claim, [ref], state)
     with pytest.raises(IllegalTransition):
-        await world.catalog.advance_version(claim, ref, VersionState.READY)
+        await world.catalog.advance_versions(claim, [ref], VersionState.READY)
     assert await _state(world, ref) is VersionState.VALIDATING
+
+
+async def test_versions_move_and_become_ready_together_or_not_at_all(world: World) -> None:
+    """One that may not, or isn't the task's, keeps the others where they are."""
+    await world.accept(upload("a"), upload("b"))
+    claim = await world.claim()
+    a, b = [job.ref for job in await world.catalog.unfinished_versions(claim)]
+    nobodys = DocumentRef("no-such-id", 1)
+    with pytest.raises(NotFound):
+        await world.catalog.advance_versions(claim, [a, nobodys], VersionState.BUILDING)
+    assert [await _state(world, ref) for ref in (a, b)] == [VersionState.PENDING] * 2
+    await world.catalog.advance_versions(claim, [a, b], VersionState.BUILDING)
+    await world.catalog.advance_versions(claim, [a], VersionState.VALIDATING)
+    versions = [built(a, "one", "both"), built(b, "both", "two")]
+    with pytest.raises(IllegalTransition):
+        await world.catalog.complete_versions(claim, versions)
+    assert [await _state(world, ref) for ref in (a, b)] == [VersionState.VALIDATING, VersionState.BUILDING]
+    await world.catalog.advance_versions(claim, [a, b], VersionState.VALIDATING)
+    await world.catalog.complete_versions(claim, versions)
+    plan = await world.catalog.begin_release(claim, SPACE, CONFIG)
+    assert [d.manifest for d in plan.documents] == [version.manifest for version in versions]
 
 
 async def test_completing_twice_changes_nothing(world: World) -> None:
@@ -132,9 +153,9 @@ async def test_completing_twice_changes_nothing(world: World) -> None:
     for state in PATHS[VersionState.VALIDATING]:
         await _move(world, claim, ref, state)
     first = built(ref, "one", "two", title="First")
-    await world.catalog.complete_version(claim, first)
-    await world.catalog.complete_version(claim, first)
-    await world.catalog.complete_version(claim, built(ref, "three", title="Second"))
+    await world.catalog.complete_versions(claim, [first])
+    await world.catalog.complete_versions(claim, [first])
+    await world.catalog.complete_versions(claim, [built(ref, "three", title="Second")])
     plan = await world.catalog.begin_release(claim, SPACE, CONFIG)
     assert [(d.title, d.manifest) for d in plan.documents] == [("First", first.manifest)]
 
@@ -153,8 +174,8 @@ async def test_a_version_holds_as_its_document_says_where_its_importer_said_noth
     for state in PATHS[VersionState.VALIDATING]:
         await _move(world, claim, ref, state)
     said = replace(built(ref, "one"), valid_from=10, valid_until=20)
-    await world.catalog.complete_version(claim, said)
-    await world.catalog.complete_version(claim, replace(said, valid_from=11))
+    await world.catalog.complete_versions(claim, [said])
+    await world.catalog.complete_versions(claim, [replace(said, valid_from=11)])
     standing = await world.standing(ref)
     assert standing is not None
     assert (standing.valid_from, standing.valid_until) == holds
@@ -170,7 +191,7 @@ async def test_a_refused_completion_leaves_no_vectors(world: World) -> None:
     claim, ref = await _claimed(world)
     places = built(ref, "one").new_vectors
     with pytest.raises(IllegalTransition):
-        await world.catalog.complete_version(claim, built(ref, "one"))
+        await world.catalog.complete_versions(claim, [built(ref, "one")])
     assert await world.catalog.vector_places(SPACE.space_id, list(places)) == {}
     assert await _state(world, ref) is VersionState.PENDING
 
@@ -202,9 +223,9 @@ async def test_a_claim_reaches_only_the_versions_of_its_own_task(world: World) -
     claim, ref = await _claimed(world)
     for other in [*others, DocumentRef(ref.document_id, 2)]:
         with pytest.raises(NotFound):
-            await world.catalog.advance_version(claim, other, VersionState.BUILDING)
+            await world.catalog.advance_versions(claim, [other], VersionState.BUILDING)
         with pytest.raises(NotFound):
-            await world.catalog.complete_version(claim, built(other, "forged"))
+            await world.catalog.complete_versions(claim, [built(other, "forged")])
         with pytest.raises(NotFound):
             await world.catalog.fail_version(claim, other, "forged", "forged")
     forged = built(ref, "forged").new_vectors
@@ -218,9 +239,9 @@ async def test_vectors_are_found_by_space_and_text(world: World) -> None:
     claim = await world.claim()
     other = DocumentRef(accepted.documents[0].document_id, 1)
     for state in PATHS[VersionState.VALIDATING]:
-        await world.catalog.advance_version(claim, other, state)
+        await world.catalog.advance_versions(claim, [other], state)
     version = built(other, "one", "two")
-    await world.catalog.complete_version(claim, version)
+    await world.catalog.complete_versions(claim, [version])
     one, two = version.new_vectors
     assert await world.catalog.vector_places(SPACE.space_id, [one, "unknown", two, one]) == {
         one: VectorPlace(f"vectors/{other.document_id}/1", 0),
@@ -235,9 +256,9 @@ async def test_many_vectors_are_found_at_once(world: World) -> None:
     """More texts than any statement has parameters to spare."""
     claim, ref = await _claimed(world)
     for state in PATHS[VersionState.VALIDATING]:
-        await world.catalog.advance_version(claim, ref, state)
+        await world.catalog.advance_versions(claim, [ref], state)
     version = built(ref, *(f"text {n}" for n in range(2500)))
-    await world.catalog.complete_version(claim, version)
+    await world.catalog.complete_versions(claim, [version])
     unknown = [f"unknown-{n}" for n in range(40_000)]
     found = await world.catalog.vector_places(SPACE.space_id, [*unknown, *version.new_vectors])
     assert found == version.new_vectors
@@ -311,8 +332,8 @@ async def test_hostile_names_are_stored_and_found_literally(world: World, name: 
     claim = await world.claim()
     ref, other = (DocumentRef(d.document_id, 1) for d in accepted.documents)
     for state in PATHS[VersionState.VALIDATING]:
-        await world.catalog.advance_version(claim, ref, state)
-    await world.catalog.complete_version(claim, built(ref, "text", title=name))
+        await world.catalog.advance_versions(claim, [ref], state)
+    await world.catalog.complete_versions(claim, [built(ref, "text", title=name)])
     await world.catalog.fail_version(claim, other, "corrupt", name)
     records = {record.source: record for record in await world.catalog.documents("acme", name)}
     assert set(records) == {name, "plain"}

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Collection
 from pathlib import Path
 
 import anyio
@@ -62,6 +63,17 @@ async def test_what_is_put_is_got(objects: ObjectStore, key: str) -> None:
         await objects.put(key, content)
         assert await objects.get(key) == content
     assert await objects.exists(key)
+
+
+async def test_many_are_put_at_once(objects: ObjectStore) -> None:
+    """All of them, and none when a key is no key."""
+    contents = {key: key.encode() for key in KEYS}
+    await objects.put_all(contents)
+    assert {key: await objects.get(key) for key in KEYS} == contents
+    await objects.put_all({})
+    with pytest.raises(InvalidField):
+        await objects.put_all({"good": b"x", "../bad": b"x"})
+    assert not await objects.exists("good")
 
 
 async def test_keys_that_look_alike_are_apart(objects: ObjectStore) -> None:
@@ -207,20 +219,23 @@ async def test_a_put_is_over_when_the_disk_has_it(tmp_path: Path) -> None:
     """Written, then synced with the folders above it, then said to be done; for every kind of key."""
     synced: list[tuple[str, bytes]] = []
 
-    def settle(path: str) -> None:
-        synced.append((path, (tmp_path / path).read_bytes()))
-        sync(tmp_path, path)
+    def settle(paths: Collection[str]) -> None:
+        synced.extend((path, (tmp_path / path).read_bytes()) for path in paths)
+        sync(tmp_path, paths)
 
     objects = StoredObjects(LocalStore(tmp_path), settle)
     for key in KEYS:
         await objects.put(key, key.encode())
         assert synced[-1] == (stored_path(key), key.encode())
+    many = {f"more/{key}": key.encode() for key in KEYS[:3]}
+    await objects.put_all(many)
+    assert synced[-3:] == [(stored_path(key), content) for key, content in many.items()]
 
 
 async def test_a_put_that_cant_be_synced_has_failed(tmp_path: Path) -> None:
     """Its task must not go on as if the object were safe."""
 
-    def refuse(path: str) -> None:
+    def refuse(paths: Collection[str]) -> None:
         raise OSError(5, "the disk has an error")
 
     with pytest.raises(ObjectStoreUnavailable):
@@ -231,6 +246,6 @@ def test_syncing_reaches_every_folder_up_to_the_root(tmp_path: Path) -> None:
     """A missing file, which no power cut may leave behind, is an error and not silence."""
     (tmp_path / "a" / "b").mkdir(parents=True)
     with pytest.raises(FileNotFoundError):
-        sync(tmp_path, "a/b/c")
+        sync(tmp_path, ["a/b/c"])
     (tmp_path / "a" / "b" / "c").write_bytes(b"x")
-    sync(tmp_path, "a/b/c")
+    sync(tmp_path, ["a/b/c"])

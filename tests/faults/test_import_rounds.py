@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tests.harness.redis_server import RedisServer
     from tests.harness.s3 import S3Server
 
-SHORT, FULL = 3, 100
+SHORT, FULL = 2, 100
 SEED = 20
 #: revisions are taken away about as soon as nothing can need them
 SOON = {

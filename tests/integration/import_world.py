@@ -131,14 +131,15 @@ class Crash(BaseException):
 class Fuse:
     """Counts the calls of every part behind it, and ends the work at one of them.
 
-    ``crash``: the call and all later ones never happen. Otherwise the calling task is cancelled and the
-    call begins, as when a process is told to stop.
+    ``crash``: the call and all later ones never happen. Otherwise ``work`` is cancelled and the call begins,
+    as when a process is told to stop.
     """
 
     def __init__(self, at: int | None = None, *, crash: bool = True) -> None:
         self._at = at
         self._crash = crash
         self.calls = 0
+        self.work: asyncio.Task[None] | None = None
 
     def wrap(self, part: object) -> Any:
         return _Fused(part, self)
@@ -150,9 +151,8 @@ class Fuse:
         if self._crash and self.calls >= self._at:
             raise Crash
         if not self._crash and self.calls == self._at:
-            task = asyncio.current_task()
-            assert task is not None
-            task.cancel()
+            assert self.work is not None
+            self.work.cancel()
 
 
 class _Fused:

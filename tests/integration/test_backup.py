@@ -25,6 +25,7 @@ from gateway.errors import BackupDamaged, ConfigurationError, RestoreUnconfirmed
 from gateway.ingest.governance import AclChange
 from gateway.ingest.validator import Validator
 from gateway.keeping.backup import Backup
+from gateway.keeping.manifest import load_index, manifest_key
 from gateway.keeping.pruning import prune
 from gateway.keeping.refilling import Refill
 from gateway.keeping.restore import BackupSource, load_catalog, refill, restore_objects
@@ -62,6 +63,12 @@ async def document_of(world: ImportWorld, source: str) -> str:
     return next(document.document_id for document in found if document.source == source)
 
 
+def catalog_in(world: ImportWorld) -> SqlCatalog:
+    """With the ports that an import doesn't need."""
+    assert isinstance(world.catalog, SqlCatalog)
+    return world.catalog
+
+
 async def test_a_restored_installation_answers_as_before_but_for_what_was_taken_away(sites: Sites) -> None:
     """Releases, revisions and their rows are the same; what was deleted, narrowed, revoked since stays so."""
     journal, target = sites.store("journal"), sites.store("backups")
@@ -80,8 +87,7 @@ async def test_a_restored_installation_answers_as_before_but_for_what_was_taken_
         lifted = await world.catalog.revoke(TENANT, RevocationKind.GROUP, "staff", "mistake", "ann")
         await world.catalog.lift(TENANT, lifted.revocation_id)
         incarnation = (await world.catalog.tenant_stamp(TENANT)).incarnation
-        assert isinstance(world.catalog, SqlCatalog)
-        assert await journal_all(old, world.catalog) == 5
+        assert await journal_all(old, catalog_in(world)) == 5
     assert taken.manifest.missing == ()
 
     report = await restore(new, target, quiet)
@@ -198,19 +204,24 @@ def databases(request: pytest.FixtureRequest, tmp_path: Path) -> Sites:
 
 
 async def test_running_tasks_wait_again_after_a_restore(databases: Sites) -> None:
-    """Whoever held one when the backup was made finds a higher fence."""
+    """Whoever held one when the backup was made finds a higher fence. The start that was cut off is given
+    back, and the time since the backup doesn't count as working time.
+    """
     target, vectors = MemoryObjects(), MemoryVectors()
     old, new = databases.fresh(databases.store("journal")), databases.fresh(databases.store("journal"))
     async with installation(old) as world:
         accepted = await world.accept(TEXTS)
         held = await world.claim()
+        left_s = held.deadline_at - world.clock()
         await Backup(kept_catalog(old), world.objects, target).take(spool(databases))
     await bring_back(new, target, vectors, Fuse(), spool(databases))
-    async with catalog_of(new) as opened:
+    world.clock.advance(10_000.0)
+    async with catalog_of(new, world.clock) as opened:
         assert await SqlKeeping(opened.database).confirm()
         back = ImportWorld(opened, vectors, objects_of(new), world.clock, real=True)
-        claim = await back.claim()
+        claim = await back.claim(attempts=1)
         assert (claim.task_id, claim.fence) == (accepted.task_id, held.fence + 2)
+        assert databases.postgres or claim.deadline_at - world.clock() > left_s / 2
         await back.worker().work(claim)
         assert len((await back.dump()).sources) == 3
 
@@ -221,6 +232,7 @@ async def test_what_cannot_be_restored_says_why(embedded: Sites) -> None:
     old, new = embedded.fresh(journal), embedded.fresh(journal)
     async with installation(old) as world:
         await world.learn({"travel": TEXTS["travel"]})
+        await journal_all(old, catalog_in(world))
         await back_up(old, target)
     with pytest.raises(ConfigurationError) as filled:
         await restore(old, target, quiet)
@@ -239,6 +251,105 @@ async def test_what_cannot_be_restored_says_why(embedded: Sites) -> None:
     with pytest.raises(ConfigurationError) as unfinished:
         await confirm(new)
     assert unfinished.value.reason == "restore_unfinished"
+
+
+async def test_a_journal_that_is_not_the_backups_or_lacks_entries_is_refused(embedded: Sites) -> None:
+    """Nothing is written then; who has none left says so, and is told what that means."""
+    journal, target = embedded.store("journal"), embedded.store("backups")
+    old, new = embedded.fresh(journal), embedded.fresh(journal)
+    async with installation(old) as world:
+        await world.catalog.revoke(TENANT, RevocationKind.USER, "mallory", "left", "ann")
+        await back_up(old, embedded.store("earlier"))
+        await journal_all(old, catalog_in(world))
+        await back_up(old, target)
+        incarnation = await catalog_in(world).journal_incarnation()
+
+    async def refused(place: str, backups: str = target) -> str:
+        with pytest.raises(ConfigurationError) as found:
+            await restore(new.model_copy(update={"journal_url": place}), backups, quiet)
+        assert found.value.reason == "journal_incomplete"
+        assert not (new.data_dir / "catalog.db").exists()
+        return found.value.detail
+
+    assert f"{incarnation}/" in await refused(embedded.store("misspelt"))
+    await refused(embedded.store("misspelt"), embedded.store("earlier"))
+    (entry,) = (Path(journal) / incarnation).glob("*.json")
+    entry.unlink()
+    assert entry.name.partition("-")[0] in await refused(journal)
+    for blob in (Path(target) / "backups").rglob("objects.jsonl"):
+        blob.unlink()  # so that what comes after the check ends at once
+    said: list[str] = []
+    with pytest.raises(BackupDamaged):
+        await restore(new, target, said.append, without_journal=True)
+    assert any("is valid and visible again" in line for line in said)
+
+
+async def test_a_restored_installation_knows_its_own_entries_only(embedded: Sites) -> None:
+    """What it had sent before bears the old incarnation's name: the next restore doesn't ask for it anew."""
+    old, new = embedded.fresh(embedded.store("journal")), embedded.fresh(embedded.store("journal"))
+    target = MemoryObjects()
+    async with installation(old) as world:
+        await world.catalog.revoke(TENANT, RevocationKind.USER, "mallory", "left", "ann")
+        await journal_all(old, catalog_in(world))
+        await Backup(kept_catalog(old), world.objects, target).take(spool(embedded))
+        assert len((await kept_catalog(old).dump(spool(embedded))).journaled) == 1
+    new.data_dir.mkdir()
+    await bring_back(new, target, MemoryVectors(), Fuse(), spool(embedded))
+    async with catalog_of(new) as catalog:
+        assert await SqlKeeping(catalog.database).confirm()
+        assert (await kept_catalog(new).dump(spool(embedded))).journaled == set()
+        await catalog.revoke(TENANT, RevocationKind.USER, "eve", "left", "ann")
+        await journal_all(new, catalog)
+        assert len((await kept_catalog(new).dump(spool(embedded))).journaled) == 1
+
+
+def with_table(record: Any) -> None:
+    record["tables"]["../../escaped"] = record["tables"]["tenants"]
+
+
+def with_absolute_table(record: Any) -> None:
+    record["tables"]["/tmp/escaped"] = record["tables"].pop("tenants")
+
+
+def with_file_elsewhere(record: Any) -> None:
+    record["index"]["key"] = "../secrets"
+
+
+def with_no_hash(record: Any) -> None:
+    record["index"]["sha256"] = "../../secrets"
+
+
+def with_incarnation_elsewhere(record: Any) -> None:
+    record["incarnation"] = ".."
+
+
+ALTERED = [with_table, with_absolute_table, with_file_elsewhere, with_no_hash, with_incarnation_elsewhere]
+
+
+async def test_a_manifest_that_names_what_no_backup_has_is_damaged(embedded: Sites) -> None:
+    """Whoever may write into the target doesn't get to write elsewhere."""
+    old, new, target = embedded.fresh("journal"), embedded.fresh("journal"), MemoryObjects()
+    async with installation(old) as world:
+        taken = await Backup(kept_catalog(old), world.objects, target).take(spool(embedded))
+    key = manifest_key(taken.manifest.backup_id)
+    whole = await target.get(key)
+    new.data_dir.mkdir()
+    for alter in ALTERED:
+        record = json.loads(whole)
+        alter(record)
+        await target.put(key, json.dumps(record).encode())
+        folder = spool(embedded)
+        with pytest.raises(BackupDamaged):
+            await load_catalog(await BackupSource.open(target), kept_catalog(new), folder)
+        assert {path.stem for path in folder.iterdir()} <= kept_catalog(new).tables
+    assert not list(embedded.folder.rglob("escaped*"))
+
+
+@pytest.mark.parametrize("key", ["../escaped", "/etc/escaped", "a//b", "a\\b", "originals/../x"])
+def test_an_index_that_names_a_place_outside_is_damaged(key: str) -> None:
+    """Objects are written under the keys it names."""
+    with pytest.raises(BackupDamaged):
+        load_index(json.dumps([key, "0" * 64, 1]).encode())
 
 
 async def test_a_lost_original_is_named_and_the_rest_is_saved(embedded: Sites) -> None:

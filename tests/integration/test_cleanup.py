@@ -145,7 +145,7 @@ async def test_a_document_deleted_while_it_is_imported_is_cleaned_up_after(impor
             found.append(await delete(imports, "travel"))
         return await real(*arguments)
 
-    await imports.work(accepted, imports.worker(catalog=Altered(imports.catalog, complete_version=deleted)))
+    await imports.work(accepted, imports.worker(catalog=Altered(imports.catalog, complete_versions=deleted)))
     assert await keys(imports) > without
     await ended(imports, found[0])
     assert await keys(imports) == without

@@ -65,3 +65,23 @@ async def test_a_revocation_names_its_clean_up_and_one_of_a_person_has_none() ->
     assert set(task["report"]["removed"].values()) == {0}
     assert "originals" in {one["what"] for one in task["report"]["remains"]}
     assert person["task_id"] is None
+
+
+async def test_what_follows_from_a_revocation_is_not_called_off() -> None:
+    """Whoever may import reads such tasks, and can't keep rows where they lie."""
+    world = World()
+    await world.learn({"limits.md": "# Limits\n\nThe upload limit is 42 megabytes.\n"})
+    [document] = await world.catalog.documents("acme", "handbook")
+    with anyio.fail_after(PATIENCE_S):
+        async with serving_world(world) as port:
+            body = {"kind": "document", "id": document.document_id, "reason": "leak"}
+            await _ask(port, world, "POST", "/v1/revocations", body)
+            _, waiting = await _ask(port, world, "GET", "/v1/tasks?state=PENDING")
+            assert {task["kind"] for task in waiting["tasks"]} == {"move", "cleanup"}
+            for task in waiting["tasks"]:
+                head, problem = await _ask(port, world, "DELETE", f"/v1/tasks/{task['task_id']}")
+                assert (head.status, problem["code"]) == (409, "illegal_transition")
+                assert f"a {task['kind']} task" in problem["detail"]
+            await world.work()
+            _, done = await _ask(port, world, "GET", "/v1/tasks?state=SUCCEEDED")
+    assert {"move", "cleanup"} <= {task["kind"] for task in done["tasks"]}

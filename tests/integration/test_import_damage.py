@@ -7,10 +7,10 @@ from types import FrameType
 import pytest
 
 from gateway.ingest import chunkfile, vectors
-from gateway.ingest.pipeline import ImportPipeline
+from gateway.ingest.parsed import parsed
 from gateway.ingest.task import TaskState
 from gateway.ingest.vectors import text_hash
-from tests.integration.import_world import TEXTS, ImportWorld
+from tests.integration.import_world import TENANT, TEXTS, ImportWorld
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -26,13 +26,28 @@ async def test_an_original_that_isnt_what_was_uploaded_is_rejected_and_can_be_up
     key = f"originals/{hashlib.sha256(TEXTS['travel'].encode()).hexdigest()}"
     await (imports.objects.delete(key) if left is None else imports.objects.put(key, left))
     task = await imports.work(accepted)
+    assert (task.state, task.trouble) == (TaskState.PENDING, "object_store_unavailable")
+    imports.clock.advance(2)
+    task = await imports.work(accepted)
     assert (task.state, task.error_code) == (TaskState.FAILED, "documents_failed")
     (document,) = task.documents
     assert document.error is not None
-    assert document.error.startswith("corrupt")
+    assert document.error.startswith("original_lost")
     assert "upload it again" in document.error
     assert (await imports.learn(ONE)).state is TaskState.SUCCEEDED
     assert (await imports.dump()).sources == {"travel.md"}
+
+
+async def test_an_original_that_is_put_again_meanwhile_is_imported(imports: ImportWorld) -> None:
+    """A clean-up took it between the upload and its acceptance; whoever sent it is just putting it again."""
+    accepted = await imports.accept(ONE)
+    content = TEXTS["travel"].encode()
+    key = f"originals/{hashlib.sha256(content).hexdigest()}"
+    await imports.objects.delete(key)
+    assert (await imports.work(accepted)).state is TaskState.PENDING
+    await imports.objects.put(key, content)
+    imports.clock.advance(2)
+    assert (await imports.work(accepted)).state is TaskState.SUCCEEDED
 
 
 @pytest.mark.parametrize("damage", ["gone", "empty", "torn", "short", "zeros"])
@@ -40,7 +55,7 @@ async def test_lost_vectors_are_computed_again_by_the_next_import(imports: Impor
     """Otherwise nothing with that text could ever be built again."""
     await imports.learn(ONE)
     before = await imports.dump()
-    names = [text_hash(text) for text in imports.embedder.texts]
+    names = [text_hash(TENANT, text) for text in imports.embedder.texts]
     places = await imports.catalog.vector_places(imports.space.space_id, names)
     (key,) = {place.object_key for place in places.values()}
     whole = await imports.objects.get(key)
@@ -60,8 +75,7 @@ async def test_lost_vectors_are_computed_again_by_the_next_import(imports: Impor
 
 async def test_a_documents_bulk_work_leaves_the_event_loop_free(imports: ImportWorld) -> None:
     """Questions are answered there: ids, packing and JSON of thousands of passages go to a thread."""
-    manifest = ImportPipeline._manifest  # the ids and hashes of all passages
-    bulk = {code.__code__ for code in (manifest, chunkfile.dump, chunkfile.load, vectors.pack)}
+    bulk = {code.__code__ for code in (parsed, chunkfile.dump, chunkfile.load, vectors.pack)}
     text = "".join(f"# Part {n}\n\n" + f"Rule {n} of very many rules. " * 30 + "\n\n" for n in range(60))
     calls = 0
 

@@ -4,6 +4,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -15,7 +16,7 @@ from gateway.adapters.sql.keeping import SqlKeeping
 from gateway.errors import BackupDamaged, ObjectStoreUnavailable
 from gateway.ingest.journal import Journal, JournalEntry, JournalWriter
 from gateway.stream.revocation import RevocationKind
-from tests.contract.catalog_world import Clock
+from tests.contract.catalog_world import CONFIG, SPACE, Clock, World, upload
 from tests.integration.import_world import Altered, Crash, Fuse
 
 
@@ -53,7 +54,8 @@ async def test_a_journal_that_is_away_is_waited_for() -> None:
             clock.advance(60)
             raise ObjectStoreUnavailable()
         await store.put(key, content)
-        arrived.set()
+        if key.endswith(".json"):
+            arrived.set()
 
     arrived = anyio.Event()
     writer = JournalWriter(catalog, lambda: Journal(Altered(store, put=put)), poll_s=0.001)
@@ -68,6 +70,26 @@ async def test_a_journal_that_is_away_is_waited_for() -> None:
     assert len(await Journal(store).entries()) == 1
 
 
+async def test_a_journal_is_marked_as_soon_as_the_catalog_knows_whose_it_is() -> None:
+    """Before there is any act; not while a restore waits for its confirmation, and again for another name."""
+    store, names = MemoryObjects(), ["", "inc_1", "inc_1", "inc_2"]
+
+    async def incarnation(_real: object) -> str:
+        return names.pop(0)
+
+    outbox: Any = Altered(MemoryCatalog(Clock()), journal_incarnation=incarnation)
+    journal, marked = Journal(store), []
+    writer = JournalWriter(outbox, lambda: journal)
+    while names:
+        await writer.step()
+        marked.append([one.key async for one in store.list("")])
+    assert marked == [[], ["inc_1/marker"], ["inc_1/marker"], ["inc_1/marker", "inc_2/marker"]]
+    assert await journal.entries() == []
+    (lacking,) = await journal.lacking("inc_1", [7])
+    assert entry(7).name.startswith(lacking)
+    assert len(await journal.lacking("inc_3", [7])) == 2
+
+
 async def test_entries_come_back_in_the_order_of_their_acts() -> None:
     """Incarnations one after the other, and inside one by number."""
     store = MemoryObjects()
@@ -80,6 +102,16 @@ async def test_entries_come_back_in_the_order_of_their_acts() -> None:
         ("inc_1", 10),
         ("inc_0", 1),
     ]
+
+
+async def test_no_entry_takes_the_place_of_another_with_its_number() -> None:
+    """A database that was put back to an earlier moment counts anew, under the same incarnation."""
+    journal = Journal(MemoryObjects())
+    first, second = entry(1, subject="eve"), replace(entry(1, subject="mallory"), at=9000.0)
+    for one in (second, first, first):
+        await journal.append(one)
+    assert await journal.entries() == [first, second]
+    assert await journal.lacking("inc_1", [1, 2]) == ["inc_1/00000000000000000002", "inc_1/marker"]
 
 
 OF_ANOTHER_NAME = b'{"incarnation": "inc_1", "seq": 1, "kind": "lift", "at": 1.0, "payload": {}}'
@@ -125,6 +157,20 @@ async def test_acts_on_what_the_backup_does_not_know_hold_all_the_same(tmp_path:
         assert await catalog.claim_journal(30, 10) == [], "the journal has these acts already"
 
 
+async def test_a_revocation_that_is_there_twice_is_done_once(tmp_path: Path) -> None:
+    """Under another name after its lift, it would block again whom the lift has let in."""
+    async with open_catalog(tmp_path / "catalog.db") as catalog:
+        done = await restoring(
+            catalog,
+            entry(1, revocation_id="rvk_1"),
+            entry(2, "lift", revocation_id="rvk_1"),
+            entry(7, incarnation="inc_2", revocation_id="rvk_1"),
+        )
+        assert done == [True] * 3
+        assert (await catalog.revocations("acme")).users == frozenset()
+        assert len(await catalog.list_revocations("acme")) == 1
+
+
 async def test_an_act_that_nobody_knows_stops_a_restore(tmp_path: Path) -> None:
     """A newer version's journal can't be read by halves."""
     async with open_catalog(tmp_path / "catalog.db") as catalog:
@@ -132,3 +178,37 @@ async def test_an_act_that_nobody_knows_stops_a_restore(tmp_path: Path) -> None:
             await restoring(catalog, entry(1, "something_else"))
         with pytest.raises(BackupDamaged):
             await restoring(catalog, JournalEntry("inc_1", 2, "deletion", 1.0, {"tenant": "acme"}))
+
+
+async def test_a_rejection_is_done_again_on_the_same_bytes_only(tmp_path: Path) -> None:
+    """Its version is gone at once, since the backup's active release may hold it, and in whatever state it
+    is; what came to have its number is another one.
+    """
+    async with open_catalog(tmp_path / "catalog.db") as catalog:
+        world = World(catalog, Clock())
+        bad, other = await world.import_ready(upload("a", "poison"), upload("b", "fine"))
+        slow = (await world.accept(upload("c", "slow"))).documents[0]
+        await world.release()
+        epoch = await world.epoch()
+
+        def rejection(seq: int, document_id: str, text: str) -> JournalEntry:
+            digest = upload("x", text).content_sha256
+            of = {"document_id": document_id, "content_sha256": digest}
+            return entry(seq, "rejection", version=1, note="no", at=1.0, **of)
+
+        await restoring(
+            catalog,
+            rejection(1, bad.document_id, "poison"),
+            rejection(2, other.document_id, "other bytes"),
+            rejection(3, slow.document_id, "slow"),
+            rejection(4, "doc_9", "poison"),
+        )
+        stood = {ref: await world.standing(ref) for ref in (bad, other)}
+        assert [one is not None and one.withdrawn for one in stood.values()] == [True, False]
+        known = await catalog.document("acme", bad.document_id)
+        assert known is not None
+        assert (known.approval, known.approved_by, known.approved_at) == ("rejected", "eve", 1.0)
+        assert await world.epoch() == epoch + 2
+        claim = await world.release_claim()
+        plan = await catalog.begin_release(claim, SPACE, CONFIG)
+        assert [document.ref for document in plan.documents] == [other]

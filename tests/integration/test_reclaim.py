@@ -9,7 +9,7 @@ import pytest
 
 from gateway.errors import ObjectStoreUnavailable
 from gateway.ingest.reclaimer import ObjectSweep, ReclaimSchedule
-from gateway.ingest.references import CHUNKS, ORIGINALS, VECTORS
+from gateway.ingest.references import CHUNKS, ORIGINALS, TAKEOVER_S, VECTORS
 from gateway.ingest.removal import Removal
 from gateway.ingest.task import TaskState
 from gateway.release.model import ReleaseState
@@ -209,16 +209,29 @@ async def test_an_upload_that_is_accepted_before_the_verdict_keeps_its_original(
 async def test_one_who_was_frozen_over_a_verdict_deletes_nothing(imports: ImportWorld) -> None:
     """Others may have taken it over since; they finish it, and then the object may come back."""
     await imports.objects.put("originals/stray", b"x")
-    moments = iter([0.0, 61.0])
+    moments = iter([0.0, 11.0])
     frozen = Removal(imports.catalog, imports.objects, WINDOW_S, clock=lambda: next(moments))
     with pytest.raises(ObjectStoreUnavailable):
         await frozen.take_away(["originals/stray"])
     assert await imports.objects.exists("originals/stray")
     await imports.removal().finish()
     assert await imports.objects.exists("originals/stray")
-    imports.clock.advance(121)
+    imports.clock.advance(21)
     await imports.removal().finish()
     assert not await imports.objects.exists("originals/stray")
+
+
+async def test_what_was_deleted_is_buried_when_the_rest_must_wait(imports: ImportWorld) -> None:
+    """However slow the store is, each turn gets further, and the next one begins where it ended."""
+    strays = [f"originals/stray-{n}" for n in range(3)]
+    for key in strays:
+        await imports.objects.put(key, b"x")
+    moments = iter([0.0, 1.0, 2.0, 11.0])
+    slow = Removal(imports.catalog, imports.objects, WINDOW_S, clock=lambda: next(moments))
+    with pytest.raises(ObjectStoreUnavailable):
+        await slow.take_away(strays)
+    imports.clock.advance(21)
+    assert await imports.catalog.left_condemned(TAKEOVER_S) == strays[2:]
 
 
 async def test_the_schedule_goes_on_when_a_part_is_down(imports: ImportWorld) -> None:

@@ -137,7 +137,7 @@ async def test_the_retrieval_config_is_rolled_back_over_http() -> None:
 
     def roll_back(client: GatewayClient) -> Any:
         with pytest.raises(ApiError) as refused:
-            client.roll_back(KB, what="model")
+            client.roll_back(KB, what="gate")
         assert refused.value.problem_code == "invalid_field"
         return client.roll_back(KB, what="config")
 

@@ -278,6 +278,7 @@ async def test_questions_are_answered_throughout_the_change(imports: ImportWorld
     assert [space_id for space_id, _ in itertools.groupby(spaces)] == [OLD, NEW, OLD]
 
 
+@pytest.mark.soak
 async def test_questions_are_answered_throughout_the_change_on_a_server(milvus: "MilvusServer") -> None:
     """Two collections beside each other, both with an index of their own."""
     store = MilvusStore(lambda: Endpoint(milvus.uri), server_layout)

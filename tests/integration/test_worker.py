@@ -1,4 +1,4 @@
-"""The worker, on twins and on SQLite with files: leases, cancels, deadlines, trouble, and a crash at every step."""
+"""The worker, on twins and on SQLite: leases, cancels, deadlines, trouble, and a crash at every step."""
 
 import asyncio
 import time
@@ -20,9 +20,9 @@ from gateway.errors import (
     EmbedderUnavailable,
     GatewayError,
     Overloaded,
+    Unavailable,
 )
-from gateway.ingest.task import Ending, TaskClaim, TaskState
-from gateway.ingest.worker import Worker
+from gateway.ingest.task import WAIT_S, Ending, TaskClaim, TaskState
 from gateway.release.model import ReleaseState, VersionState
 from gateway.retrieval.chunk import chunk_id
 from tests.harness.world import World
@@ -44,7 +44,7 @@ ONE = {"travel": TEXTS["travel"]}
 
 
 class VectorsBesideSqlite(MemoryVectors):
-    """Tasks are kept by the catalog; what a store of rows makes of crashes is seen in ``test_import_release``."""
+    """What a store of rows makes of crashes is seen in ``test_import_release``."""
 
 
 @pytest.fixture(scope="module", params=["twins", "sqlite"])
@@ -283,6 +283,23 @@ async def test_passing_trouble_is_tried_again(imports: ImportWorld, trouble: Any
     assert (task.state, task.retry_at, task.trouble) == (TaskState.SUCCEEDED, None, None)
 
 
+async def test_documents_before_the_trouble_are_kept(imports: ImportWorld) -> None:
+    """They are read ahead of what is stored, and stored all the same; the next attempt begins behind them."""
+    accepted = await imports.accept(TEXTS)
+    last = (await imports.task(accepted)).documents[-1].source
+
+    async def away(build: Any, source: str, *arguments: Any) -> Any:
+        if source == last:
+            raise Unavailable("the document reader could not be started")
+        return await build(source, *arguments)
+
+    resting = await imports.work(accepted, imports.worker(parser=Altered(imports.parser, build=away)))
+    assert resting.state is TaskState.PENDING
+    assert [document.state for document in resting.documents] == [*["READY"] * (len(TEXTS) - 1), "BUILDING"]
+    imports.clock.advance(700)
+    assert (await imports.work(accepted)).state is TaskState.SUCCEEDED
+
+
 async def test_trouble_that_lasts_costs_no_attempt(imports: ImportWorld) -> None:
     """A part that is down for long kills no queued import, though a single attempt is allowed."""
     imports.embedder.error = EmbedderUnavailable()
@@ -301,10 +318,10 @@ async def test_trouble_that_lasts_costs_no_attempt(imports: ImportWorld) -> None
 
 
 async def test_trouble_that_outlasts_the_deadline_is_named(imports: ImportWorld) -> None:
-    """Whether the deadline comes while the task rests or while it runs."""
+    """Whether the task has rested for too long, or its time is used up while it runs."""
     imports.embedder.error = EmbedderUnavailable()
     resting = await imports.work(await imports.accept(ONE))
-    imports.clock.advance(3600)
+    imports.clock.advance(WAIT_S)
     assert await imports.catalog.claim("worker", 600, 5) is None
     held = HeldEmbedder(imports)
     running = await imports.accept({"refund": TEXTS["refund"]})
@@ -312,10 +329,10 @@ async def test_trouble_that_outlasts_the_deadline_is_named(imports: ImportWorld)
     with anyio.fail_after(PATIENCE_S):
         await imports.worker(embedder=held).work(claim)
     ended = await imports.catalog.task(TENANT, resting.task_id), await imports.task(running)
-    for task in ended:
+    for task, code in zip(ended, ("waited_too_long", "deadline_exceeded"), strict=True):
         assert task is not None
-        assert (task.state, task.error_code) == (TaskState.FAILED, "deadline_exceeded")
-        assert task.error_detail == "the task ran out of time; last trouble: embedder_unavailable"
+        assert (task.state, task.error_code) == (TaskState.FAILED, code)
+        assert (task.error_detail or "").endswith("; last trouble: embedder_unavailable")
 
 
 async def test_a_defect_ends_its_task_and_not_the_worker(imports: ImportWorld) -> None:
@@ -464,9 +481,9 @@ def twins() -> ImportWorld:
     return ImportWorld(MemoryCatalog(clock), MemoryVectors(), MemoryObjects(), clock, real=False)
 
 
-async def run_until_stopped(worker: Worker, claim: TaskClaim) -> bool:
-    """True when the fuse ended it."""
-    work = asyncio.create_task(worker.work(claim))
+async def run_until_stopped(imports: ImportWorld, fuse: Fuse) -> bool:
+    """True when the fuse ended the work on the next task."""
+    fuse.work = work = asyncio.create_task(imports.fused_worker(fuse).work(await imports.claim()))
     stopped = True
     try:
         await work
@@ -484,7 +501,7 @@ async def interrupted(imports: ImportWorld, at: int | None, *, crash: bool) -> i
     old, old_rows = await imports.active(), await imports.dump()
     accepted = await imports.accept(UPDATE, allow_partial=True)
     fuse = Fuse(at, crash=crash)
-    stopped = await run_until_stopped(imports.fused_worker(fuse), await imports.claim())
+    stopped = await run_until_stopped(imports, fuse)
     assert stopped is (at is not None)
     assert await imports.dump(old) == old_rows
     if stopped:
@@ -564,7 +581,7 @@ async def test_crashes_in_a_row_are_survived_too(imports: ImportWorld) -> None:
     await imports.learn(OLD)
     accepted = await imports.accept(UPDATE, allow_partial=True)
     for at in (7, 19, 28, 40):
-        assert await run_until_stopped(imports.fused_worker(Fuse(at)), await imports.claim())
+        assert await run_until_stopped(imports, Fuse(at))
         imports.clock.advance(700)
     assert (await imports.work(accepted)).error_code == "documents_failed"
     check_rows(await imports.dump())

@@ -304,6 +304,13 @@ def with_doctype_in_utf16(part: bytes) -> bytes:
     return part.decode().replace("?>", f"?>{DOCTYPE}", 1).replace("UTF-8", "UTF-16", 1).encode("utf-16")
 
 
+def with_entities_in_a_part_named(ending: str) -> bytes:
+    part = MAIN.replace(".xml", ending)
+    parts = {"_rels/.rels": replaced(MAIN, part)}
+    with zipfile.ZipFile(io.BytesIO(simple())) as package:
+        return changed(simple(), parts, {part: with_doctype(package.read(MAIN))})
+
+
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
@@ -319,6 +326,7 @@ def with_doctype_in_utf16(part: bytes) -> bytes:
         (changed(simple(), {}, {f"word/media/{n}": b"" for n in range(10_001)}), "bomb"),
         (changed(simple(), {MAIN: with_doctype}), "bomb"),
         (changed(simple(), {MAIN: with_doctype_in_utf16}), "bomb"),
+        (with_entities_in_a_part_named(".dat"), "bomb"),
         (lying_about_size(simple(), MAIN, 100), "corrupt"),
     ],
     ids=[
@@ -334,6 +342,7 @@ def with_doctype_in_utf16(part: bytes) -> bytes:
         "entries",
         "entities",
         "entities in UTF-16",
+        "entities in a part of any name",
         "a wrong size",
     ],
 )

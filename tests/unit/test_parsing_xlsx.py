@@ -232,6 +232,11 @@ def test_rich_and_inline_texts_are_read_without_reading_aids() -> None:
     assert (table.columns, table.rows) == (("one", "two"), (("three", "five"),))
 
 
+def with_entities_in_a_part_named(part: str) -> bytes:
+    relations = {"xl/_rels/workbook.xml.rels": replaced(SHEET, part)}
+    return changed(saved(workbook_of(["a"])), relations, {part: b"<!DOCTYPE x><worksheet/>"})
+
+
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
@@ -243,12 +248,29 @@ def test_rich_and_inline_texts_are_read_without_reading_aids() -> None:
         (saved(workbook_of(["x"] * 2_001)), "too_complex"),
         (changed(saved(workbook_of(["a"])), {}, {"xl/media/zeros": bytes(30_000_000)}), "bomb"),
         (changed(saved(workbook_of(["a"])), {SHEET: lambda part: b"<!DOCTYPE x>" + part}), "bomb"),
+        (with_entities_in_a_part_named("xl/worksheets/sheet1.dat"), "bomb"),
     ],
-    ids=["no archive", "broken XML", "no sheets", "encrypted", "blank", "columns", "inflates", "entities"],
+    ids="no archive|broken XML|no sheets|encrypted|blank|columns|inflates|entities|any name".split("|"),
 )
 def test_what_cannot_be_read_is_refused_with_its_reason(content: bytes, reason: str) -> None:
     """Before a parser of XML sees it, where it is built to do harm."""
     assert refusal(content) == reason
+
+
+@pytest.mark.parametrize(
+    "number", ["²", "1" * 5_000, "", "-1", "x"], ids=["power", "long", "none", "minus", "letter"]
+)
+def test_a_number_that_is_none_is_passed_over(number: str) -> None:
+    """What stands where a row, a style or a format is numbered may be anything."""
+    content = changed(
+        saved(workbook_of(["Plan", "Price"], ["Basic", 10])),
+        {
+            SHEET: replaced('r="2"', f'r="{number}"'),
+            "xl/styles.xml": replaced('numFmtId="0"', f'numFmtId="{number}"'),
+        },
+    )
+    [table] = tables(read(content))
+    assert (table.columns, table.rows) == (("Plan", "Price"), (("Basic", "10"),))
 
 
 def test_too_many_cells_are_refused_while_they_are_read() -> None:

@@ -90,3 +90,25 @@ def test_wrapped_lines_are_joined_as_their_script_wants() -> None:
     """A blank between words, none between Han characters."""
     assert one_line("one\ntwo") == "one two"
     assert one_line("> 退款\n> 期限") == "退款期限"
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        (
+            "Borrowing\nA member may borrow eight books.\n\nHours\nMonday to Friday",
+            [("A member may borrow eight books.", "Borrowing"), ("Monday to Friday", "Hours")],
+        ),
+        ("借阅\n会员可借八本书。", [("会员可借八本书。", "借阅")]),
+        ("Fees\nA card costs:\n- adults: 25", [("A card costs:", "Fees"), ("adults: 25", "Fees")]),
+        ("Ask the staff in\nBerlin or Hamburg", [("Ask the staff in Berlin or Hamburg", "")]),
+        ("It is open.\nA member borrows books.", [("It is open.", ""), ("A member borrows books.", "")]),
+        ("Our name was\nharbour library for years.", [("Our name was harbour library for years.", "")]),
+    ],
+    ids=["two sections", "Chinese", "over a list", "wrapped", "a sentence", "goes on"],
+)
+def test_a_heading_above_a_part_of_a_passage_is_not_read_into_it(
+    content: str, found: list[tuple[str, str]]
+) -> None:
+    """Small sections share a passage; each piece knows its heading, and wrapped prose has none."""
+    assert [(piece.text, piece.heading) for piece in pieces(content)] == found

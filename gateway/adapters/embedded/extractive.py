@@ -45,7 +45,7 @@ _SAME = 0.7
 @dataclass(frozen=True, slots=True)
 class _Option:
     """One quotable piece with its passage. ``place`` orders pieces as the evidence has them;
-    ``headings`` are the terms of the piece and of the title and section above it.
+    ``headings`` are the terms of the piece and of the title, section and heading above it.
     """
 
     n: int
@@ -105,7 +105,8 @@ def _options(question: str, evidence: Sequence[Evidence]) -> list[_Option]:
             terms = frozenset(terms_of(f"{piece.lead} {piece.text}"))
             if terms and not piece.text.endswith(("?", "？", ":", "：")):
                 worth = prior + code * (piece.kind is PieceKind.CODE)
-                options.append(_Option(item.n, len(options), piece, terms, terms | headings, worth))
+                above = headings.union(terms_of(piece.heading))
+                options.append(_Option(item.n, len(options), piece, terms, terms | above, worth))
     return options
 
 

@@ -1,14 +1,14 @@
 """Acts in the in-memory catalog: a change, its audit entry and the answer kept under its key."""
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import replace
 from typing import TypeVar, cast
 
 from gateway.access.act import Act
 from gateway.adapters.acts import Answer, outcome
 from gateway.adapters.memory.catalog_access import AccessRows
-from gateway.adapters.memory.catalog_releases import ReleaseRows
+from gateway.adapters.memory.catalog_rollbacks import RollbackRows
 from gateway.adapters.memory.catalog_rows import KeptAnswer
 from gateway.adapters.memory.catalog_tasks import TaskRows
 from gateway.errors import IdempotencyMismatch
@@ -21,7 +21,7 @@ from gateway.stream.revocation import RevocationKind, RevocationRecord
 A = TypeVar("A", Accepted, Activation, RevocationRecord)
 
 
-class ActRows(TaskRows, ReleaseRows, AccessRows):
+class ActRows(TaskRows, RollbackRows, AccessRows):
     """The changes that people with a scope make, each once for a key."""
 
     async def accept_import(self, request: ImportRequest) -> Accepted:
@@ -31,7 +31,7 @@ class ActRows(TaskRows, ReleaseRows, AccessRows):
         self, tenant: str, knowledge_base: str, deadline_s: float, *, act: Act | None = None
     ) -> Accepted:
         return await self._once(
-            act, lambda: super(ActRows, self).accept_release(tenant, knowledge_base, deadline_s)
+            act, lambda: super(ActRows, self).accept_release(tenant, knowledge_base, deadline_s, act=act)
         )
 
     async def activate(
@@ -69,6 +69,22 @@ class ActRows(TaskRows, ReleaseRows, AccessRows):
     ) -> Activation:
         return await self._once(
             act, lambda: super(ActRows, self).roll_back_config(tenant, knowledge_base, expected_sequence)
+        )
+
+    async def roll_back_model(
+        self,
+        tenant: str,
+        knowledge_base: str,
+        expected_sequence: int | None = None,
+        *,
+        configured: Collection[str],
+        act: Act | None = None,
+    ) -> Activation:
+        return await self._once(
+            act,
+            lambda: super(ActRows, self).roll_back_model(
+                tenant, knowledge_base, expected_sequence, configured=configured
+            ),
         )
 
     async def revoke(

@@ -1,7 +1,5 @@
 """API keys of the in-memory catalog."""
 
-import time
-from collections.abc import Callable
 from dataclasses import replace
 
 from gateway.access.apikey import ApiKey
@@ -11,10 +9,6 @@ from gateway.errors import ApiKeyNameTaken, NotFound
 
 class ApiKeyRows(CatalogRows):
     """ApiKeyStore over the dicts of the catalog."""
-
-    def __init__(self, clock: Callable[[], float] = time.time) -> None:
-        super().__init__(clock)
-        self._api_keys: dict[str, ApiKey] = {}
 
     async def add_api_key(self, key: ApiKey) -> None:
         named = (other for other in self._api_keys.values() if other.name == key.name)

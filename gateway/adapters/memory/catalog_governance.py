@@ -11,7 +11,7 @@ from gateway.adapters.memory.catalog_tasks import TaskRows, document_id_of
 from gateway.errors import Conflict, NotFound
 from gateway.ingest.governance import AclChange, Approval, ChangedAcl, Decision, Verdict
 from gateway.ingest.plan import ClassTerms, PlannedDocument, ReleasePlan
-from gateway.ingest.task import TaskClaim, TaskKind, TaskState
+from gateway.ingest.task import JOIN_S, TaskClaim, TaskKind, TaskState
 from gateway.ingest.uploads import NewDocument
 from gateway.observe.audit import AuditRecord
 from gateway.release.model import ReleaseState, VersionState
@@ -31,7 +31,8 @@ class GovernanceRows(TaskRows, AccessRows):
         document = self._live(change.tenant, change.document_id)
         before, acl = document.acl, change.acl
         if before == acl:
-            return ChangedAcl(change.document_id, acl, narrowed=False, task_id=None)
+            task_id = self._queue_move(document, change.deadline_s)
+            return ChangedAcl(change.document_id, acl, narrowed=False, task_id=task_id)
         kb = self._knowledge_bases[document.kb_id]
         document.acl, document.acl_class = acl, self._class_of(kb, acl)
         narrowed = not acl.covers(before)
@@ -70,6 +71,8 @@ class GovernanceRows(TaskRows, AccessRows):
         if version.approval != approval:
             version.approval, version.approval_note = approval, verdict.note
             version.approved_by, version.approved_at = verdict.subject, self._clock()
+            if approval == REJECTED:
+                self._leave_rejection(verdict, version)
             details = {
                 "document": verdict.document_id,
                 "version": verdict.document_version,
@@ -78,6 +81,18 @@ class GovernanceRows(TaskRows, AccessRows):
             }
             self._remember(verdict.tenant, verdict.subject, "document.approval", details)
         return _approval(version)
+
+    def _leave_rejection(self, verdict: Verdict, version: VersionRow) -> None:
+        self._note(
+            "rejection",
+            tenant=verdict.tenant,
+            document_id=verdict.document_id,
+            version=verdict.document_version,
+            content_sha256=version.document.content_sha256,
+            subject=verdict.subject,
+            note=verdict.note,
+            at=self._clock(),
+        )
 
     def _live(self, tenant: str, document_id: str) -> DocumentRow:
         document = self._document(tenant, document_id)
@@ -126,10 +141,18 @@ class GovernanceRows(TaskRows, AccessRows):
         for task in self._tasks.values():
             same = (task.kind, task.target) == (TaskKind.MOVE, document.document_id)
             waits = task.state is TaskState.PENDING and not task.cancel_requested
-            if same and waits and task.deadline_at > self._clock():
+            if same and waits and task.created_at > self._clock() - JOIN_S:
                 return task.task_id
         kb = self._knowledge_bases[document.kb_id]
         return self._new_task(TaskKind.MOVE, kb, deadline_s, target=document.document_id).task_id
+
+    def _queue_owed_moves(self) -> int:
+        """Again those that ended without having been done; how many tasks it made."""
+        moves = [task for task in self._tasks.values() if task.kind is TaskKind.MOVE]
+        undone = {task.target for task in moves if task.state in {TaskState.FAILED, TaskState.CANCELLED}}
+        at_it = {task.target for task in moves if task.state in {TaskState.PENDING, TaskState.RUNNING}}
+        owed = [self._documents[target] for target in undone - at_it if target is not None]
+        return sum(self._queue_move(document, _MOVE_DEADLINE_S) is not None for document in owed)
 
     def _present_class(self, document: DocumentRow) -> int | None:
         if document.deleted:

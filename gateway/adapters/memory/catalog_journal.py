@@ -9,6 +9,9 @@ from gateway.ingest.journal import JournalEntry
 class JournalRows(CatalogRows):
     """JournalOutbox over the list that every act adds to."""
 
+    async def journal_incarnation(self) -> str:
+        return self._incarnation
+
     async def claim_journal(self, lease_s: float, limit: int) -> list[JournalEntry]:
         now = self._clock()
         free = [entry for entry in self._journal if self._journal_claims.get(entry.seq, 0.0) <= now][:limit]

@@ -1,10 +1,10 @@
-"""Releases of the in-memory catalog: snapshot, activation, rollback, term statistics."""
+"""Releases of the in-memory catalog: snapshot, activation, term statistics."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from gateway.access.authorizer import DocumentRef
-from gateway.adapters.memory.catalog_configs import config_before, standing_config
+from gateway.adapters.memory.catalog_configs import standing_config
+from gateway.adapters.memory.catalog_models import standing_model
 from gateway.adapters.memory.catalog_rows import (
     ActivationRow,
     CatalogRows,
@@ -20,12 +20,12 @@ from gateway.errors import (
     Conflict,
     DeadlineExceeded,
     IllegalTransition,
-    KnowledgeBaseNotFound,
     NotFound,
+    PrincipalRevoked,
     ReleaseConflict,
 )
 from gateway.ingest.plan import Activation, ClassTerms, PlannedDocument, ReleasePlan
-from gateway.ingest.task import TaskClaim
+from gateway.ingest.task import ASKER_REVOKED, TaskClaim
 from gateway.ingest.version import BuiltVersion
 from gateway.release.model import (
     EmbeddingSpace,
@@ -46,7 +46,7 @@ _BUILD_STATES = frozenset({ReleaseState.VALIDATING, ReleaseState.READY, ReleaseS
 
 
 class ReleaseRows(CatalogRows):
-    """``ReleaseStore``, ``ReleaseCatalog`` and ``Lexicon``."""
+    """``ReleaseStore`` but for its rollbacks, ``ReleaseCatalog`` and ``Lexicon``."""
 
     async def active(self, tenant: str, kb_id: str) -> RetrievalRelease | None:
         release = self._active(kb_id)
@@ -63,6 +63,7 @@ class ReleaseRows(CatalogRows):
             space=plan.space,
             collection=plan.space.collection,
             config=plan.config,
+            model=plan.model,
         )
 
     async def active_spaces(self) -> frozenset[str]:
@@ -71,14 +72,14 @@ class ReleaseRows(CatalogRows):
         return frozenset(release.plan.space.space_id for release in active)
 
     async def begin_release(
-        self, claim: TaskClaim, space: EmbeddingSpace, config: RetrievalConfig
+        self, claim: TaskClaim, space: EmbeddingSpace, config: RetrievalConfig, model: str = ""
     ) -> ReleasePlan:
         task = self._held(claim)
         if self._spaces.setdefault(space.space_id, space) != space:
             raise Conflict("this embedding space id already names another space")
         self._abandon(task.task_id, "started again")
         kb = self._knowledge_bases[task.kb_id]
-        plan = self._plan(self._release_id(task), kb, space, config)
+        plan = self._plan(self._release_id(task), kb, space, config, model)
         if plan.unchanged_release is None:
             self._releases[plan.release_id] = ReleaseRow(plan, task.task_id, kb.ready, self._clock())
         task.release_id = plan.unchanged_release or plan.release_id
@@ -90,14 +91,21 @@ class ReleaseRows(CatalogRows):
         return fresh_id() if promised is None or promised in self._releases else promised
 
     def _plan(
-        self, release_id: str, kb: KnowledgeBaseRow, space: EmbeddingSpace, config: RetrievalConfig
+        self,
+        release_id: str,
+        kb: KnowledgeBaseRow,
+        space: EmbeddingSpace,
+        config: RetrievalConfig,
+        model: str,
     ) -> ReleasePlan:
         documents = tuple(self._snapshot(kb))
-        config = standing_config(kb, self._active(kb.kb_id), space, config)
-        hashed = manifest_hash(documents)
         active = self._active(kb.kb_id)
+        config = standing_config(kb, active, space, config)
+        model = standing_model(kb, active, model)
+        hashed = manifest_hash(documents)
         built = active and (active.plan.manifest_hash, active.plan.space, active.plan.config)
-        unchanged = built == (hashed, space, config)
+        same_model = active is not None and active.plan.model in {"", model}
+        unchanged = built == (hashed, space, config) and same_model
         return ReleasePlan(
             release_id=release_id,
             tenant=kb.tenant,
@@ -111,6 +119,7 @@ class ReleaseRows(CatalogRows):
             manifest_hash=hashed,
             documents=documents,
             unchanged_release=active.plan.release_id if active is not None and unchanged else None,
+            model=model,
         )
 
     def _snapshot(self, kb: KnowledgeBaseRow) -> Iterator[PlannedDocument]:
@@ -161,13 +170,15 @@ class ReleaseRows(CatalogRows):
         self, tenant: str, release_id: str, expected_sequence: int | None, claim: TaskClaim | None = None
     ) -> Activation:
         if claim is not None:
-            self._held(claim)
+            task = self._held(claim)
+            if self._is_gone(task.tenant, task.subject):
+                raise PrincipalRevoked(ASKER_REVOKED.detail or "")
         release = self._release(tenant, release_id)
         if release is None:
             raise NotFound()
         kb = self._knowledge_bases[release.plan.kb_id]
         if release.state is ReleaseState.ACTIVE:
-            return _activation(release)
+            return activation_of(release)
         check_release_transition(release.state, ReleaseState.ACTIVE)
         if release.state is ReleaseState.RETIRED:
             raise ReleaseConflict("a retired release comes back by a rollback")
@@ -200,53 +211,9 @@ class ReleaseRows(CatalogRows):
         check_release_transition(release.state, ReleaseState.ACTIVE)
         release.state, release.sequence = ReleaseState.ACTIVE, kb.sequence
         release.activated_at = self._clock()
-        kb.activations.append(ActivationRow(release.plan.space, release.plan.config))
+        kb.activations.append(ActivationRow(release.plan.space, release.plan.config, release.plan.model))
         kb.acl_revision += self._classes_in_use(kb) != used
-        return _activation(release)
-
-    async def roll_back(
-        self, tenant: str, knowledge_base: str, expected_sequence: int | None = None
-    ) -> Activation:
-        kb = self._expected_kb(tenant, knowledge_base, expected_sequence)
-        retired = [r for r in self._releases_of(kb.kb_id) if r.state is ReleaseState.RETIRED and r.retired]
-        if not retired:
-            raise ReleaseConflict("there is no earlier release to go back to")
-        target = max(retired, key=lambda release: release.retired)
-        for document in self._documents_of(kb.kb_id):
-            for version in document.versions:
-                if version.ready_number > target.ready and not version.withdrawn:
-                    version.withdrawn, version.withdrawn_at = True, self._clock()
-        self._bump_epoch(tenant)
-        left = self._active(kb.kb_id)
-        activation = self._switch(kb, target)
-        for release in self._releases_of(kb.kb_id):
-            if release is left or release.ready > target.ready:
-                release.retired = 0
-        return activation
-
-    async def roll_back_config(
-        self, tenant: str, knowledge_base: str, expected_sequence: int | None = None
-    ) -> Activation:
-        kb = self._expected_kb(tenant, knowledge_base, expected_sequence)
-        release = self._active(kb.kb_id)
-        earlier = None if release is None else config_before(kb, release)
-        if release is None or earlier is None:
-            raise ReleaseConflict("there is no earlier retrieval config to go back to")
-        kb.sequence += 1
-        kb.activations.append(ActivationRow(release.plan.space, earlier, release.plan.config))
-        release.plan = replace(release.plan, config=earlier)
-        release.sequence = kb.sequence
-        return _activation(release)
-
-    def _expected_kb(
-        self, tenant: str, knowledge_base: str, expected_sequence: int | None
-    ) -> KnowledgeBaseRow:
-        kb = self._kb_named(tenant, knowledge_base)
-        if kb is None:
-            raise KnowledgeBaseNotFound()
-        if expected_sequence not in {None, kb.sequence}:
-            raise ReleaseConflict("another release was activated in the meantime")
-        return kb
+        return activation_of(release)
 
     async def knowledge_bases(self, tenant: str) -> list[KnowledgeBaseRecord]:
         mine = [kb for kb in self._knowledge_bases.values() if kb.tenant == tenant]
@@ -327,7 +294,7 @@ def manifest_hash(documents: Sequence[PlannedDocument]) -> str:
     return stable_hash(*(part for chunk in chunks for part in chunk))
 
 
-def _activation(release: ReleaseRow) -> Activation:
+def activation_of(release: ReleaseRow) -> Activation:
     return Activation(release.plan.knowledge_base, release.plan.kb_revision, release.sequence or 0)
 
 
@@ -352,4 +319,5 @@ def record_of(release: ReleaseRow) -> ReleaseRecord:
         activated_at=release.activated_at,
         error=release.error,
         barrier=release.barrier,
+        model=plan.model,
     )

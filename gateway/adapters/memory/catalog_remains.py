@@ -1,5 +1,6 @@
 """What the in-memory catalog has no need of any more: deletions, clean-ups, reclaim, condemned objects."""
 
+import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -14,7 +15,9 @@ from gateway.ingest.plan import ClassTerms, PlannedDocument
 from gateway.ingest.references import (
     CHUNKS,
     CLEANUP_DEADLINE_S,
+    FILES_GONE,
     ORIGINALS,
+    TAKEOVER_S,
     VECTORS,
     DeletedVersion,
     DocumentTerms,
@@ -25,7 +28,7 @@ from gateway.ingest.references import (
     StoredRevision,
     owner_of,
 )
-from gateway.ingest.task import TaskClaim, TaskKind, TaskState
+from gateway.ingest.task import JOIN_S, TaskClaim, TaskKind, TaskState
 from gateway.ingest.uploads import Accepted, ImportRequest
 from gateway.ingest.version import BuiltVersion, VectorPlace
 from gateway.release.model import ReleaseState, VersionState, check_release_transition
@@ -82,7 +85,7 @@ class RemainsRows(GovernanceRows, VersionRows):
         for task in self._tasks.values():
             same = (task.kind, task.kb_id, task.target) == (TaskKind.CLEANUP, kb.kb_id, target)
             waits = task.state is TaskState.PENDING and not task.cancel_requested
-            if same and waits and task.deadline_at > self._clock():
+            if same and waits and task.created_at > self._clock() - JOIN_S:
                 return task.task_id
         return self._new_task(TaskKind.CLEANUP, kb, CLEANUP_DEADLINE_S, target=target).task_id
 
@@ -146,15 +149,23 @@ class RemainsRows(GovernanceRows, VersionRows):
     # objects
 
     async def accept_import(self, request: ImportRequest) -> Accepted:
-        self._expect_kept(document.original_key for document in request.documents)
-        return await super().accept_import(request)
+        originals = [document.original_key for document in request.documents]
+        until = self._clock() - TAKEOVER_S
+        left = {key for key in originals if self._condemned.get(key, self._clock()) <= until}
+        self._expect_kept(set(originals) - left)
+        accepted = await super().accept_import(request)
+        for key in left:  # nobody came to bury it, and he looks again afterwards
+            self._condemned.pop(key, None)
+        return accepted
 
-    async def complete_version(self, claim: TaskClaim, built: BuiltVersion) -> None:
-        self._expect_kept([built.chunks_key, *(p.object_key for p in built.new_vectors.values())])
-        known = {text for space, text in self._vectors if space == built.space_id} | built.new_vectors.keys()
-        if not known >= {entry.text_hash for entry in built.manifest}:
+    async def complete_versions(self, claim: TaskClaim, built: Sequence[BuiltVersion]) -> None:
+        known = set(self._vectors)
+        for each in built:
+            self._expect_kept([each.chunks_key, *(p.object_key for p in each.new_vectors.values())])
+            known |= {(each.space_id, text) for text in each.new_vectors}
+        if not known >= {(each.space_id, entry.text_hash) for each in built for entry in each.manifest}:
             raise ObjectStoreUnavailable("vectors of known texts were cleaned up meanwhile")
-        await super().complete_version(claim, built)
+        await super().complete_versions(claim, built)
 
     async def add_vector_places(
         self, claim: TaskClaim, space_id: str, places: Mapping[str, VectorPlace]
@@ -163,8 +174,12 @@ class RemainsRows(GovernanceRows, VersionRows):
         await super().add_vector_places(claim, space_id, places)
 
     def _expect_kept(self, keys: Iterable[str]) -> None:
-        if not self._condemned.keys().isdisjoint(keys):
-            raise ObjectStoreUnavailable("what was stored is just being cleaned up", retry_after_ms=1_000)
+        moments = [self._condemned[key] for key in keys if key in self._condemned]
+        if moments:
+            left_s = max(moments) + TAKEOVER_S - self._clock()
+            raise ObjectStoreUnavailable(
+                "what was stored is just being cleaned up", retry_after_ms=math.ceil(max(left_s, 1.0) * 1000)
+            )
 
     async def condemn(self, keys: Sequence[str], window_s: float, takeover_s: float) -> Sentence:
         now = self._clock()
@@ -174,7 +189,14 @@ class RemainsRows(GovernanceRows, VersionRows):
         doomed = [key for key in wanted if key not in busy and key not in needed]
         self._condemned.update(dict.fromkeys(doomed, now))
         self._vectors = {text: p for text, p in self._vectors.items() if p.object_key not in doomed}
+        self._withdraw_versions_of(doomed)
         return Sentence(now, tuple(doomed), tuple(needed), tuple(busy))
+
+    def _withdraw_versions_of(self, doomed: Sequence[str]) -> None:
+        for version in (v for d in self._documents.values() for v in d.versions):
+            files = {version.document.original_key, version.built.chunks_key if version.built else ""}
+            if version.state is VersionState.READY and not version.withdrawn and not files.isdisjoint(doomed):
+                version.withdrawn, version.withdrawn_at = True, FILES_GONE
 
     def _has_need(self, key: str, withdrawn_since: float) -> bool:
         kind, owner = key.partition("/")[0], owner_of(key)
@@ -230,7 +252,7 @@ class RemainsRows(GovernanceRows, VersionRows):
             if unclean and not self._is_at(TaskKind.CLEANUP, document.kb_id, document.document_id):
                 self._queue_cleanup(self._knowledge_bases[document.kb_id], document.document_id)
                 made += 1
-        return made
+        return made + self._queue_owed_moves()
 
     def _is_at(self, kind: TaskKind, kb_id: str, target: str | None) -> bool:
         live = (task for task in self._tasks.values() if task.state in _LIVE_TASKS)

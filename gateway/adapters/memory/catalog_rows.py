@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from gateway.access.apikey import ApiKey
 from gateway.access.authorizer import DocumentRef
 from gateway.access.classes import CLASS_OF_NOBODY, Acl, AclClass
 from gateway.adapters.acts import Answer
@@ -43,11 +44,13 @@ class KnowledgeBaseRow:
 
 @dataclass(frozen=True, slots=True)
 class ActivationRow:
-    """One activation or rollback; ``config_left`` is the config gone back from."""
+    """One activation or rollback; ``config_left`` and ``model_left`` are what was gone back from."""
 
     space: EmbeddingSpace
     config: RetrievalConfig
+    model: str
     config_left: RetrievalConfig | None = None
+    model_left: str | None = None
 
 
 @dataclass(slots=True)
@@ -122,6 +125,7 @@ class TaskRow:
     deadline_at: float
     created_at: float
     updated_at: float
+    subject: str = ""
     refs: tuple[DocumentRef, ...] = ()
     state: TaskState = TaskState.PENDING
     stage: str = "accepted"
@@ -210,6 +214,7 @@ class CatalogRows:
         self._objects_swept_at = 0.0
         self._revocations: dict[str, RevocationRecord] = {}
         self._audit: list[AuditRecord] = []
+        self._api_keys: dict[str, ApiKey] = {}
 
     def _note(self, kind: str, /, **payload: object) -> None:
         """An entry for the journal."""
@@ -277,6 +282,15 @@ class CatalogRows:
             record.subject
             for record in self._revocations.values()
             if (record.tenant, record.kind) == (tenant, kind) and record.lifted_at is None
+        )
+
+    def _is_gone(self, tenant: str, subject: str) -> bool:
+        """Whether this user, or this key, or the maker of it, was revoked."""
+        users = self._revoked(tenant, RevocationKind.USER)
+        keys = [key for key in self._api_keys.values() if (key.tenant, key.subject) == (tenant, subject)]
+        makers = {key.created_by for key in keys}
+        return (
+            subject in users or bool(users & makers) or (keys != [] and all(key.revoked_at for key in keys))
         )
 
     def _held(self, claim: TaskClaim) -> TaskRow:

@@ -2,6 +2,7 @@
 
 import json
 
+from gateway.access.act import Act
 from gateway.access.authorizer import DocumentRef
 from gateway.access.classes import MAX_PERMITTED_CLASSES, Acl, refuse_too_many
 from gateway.adapters.memory.catalog_rows import (
@@ -13,10 +14,12 @@ from gateway.adapters.memory.catalog_rows import (
     fresh_id,
     newest_standing,
 )
-from gateway.adapters.memory.turns import is_unowned, next_task
+from gateway.adapters.memory.turns import is_unowned, next_task, work_left_s
 from gateway.errors import Conflict, IllegalTransition, InvalidField, KnowledgeBaseNotFound
 from gateway.ingest.task import (
+    ASKER_REVOKED,
     CANCELLED,
+    WAIT_S,
     Ending,
     TaskClaim,
     TaskDocument,
@@ -27,6 +30,7 @@ from gateway.ingest.task import (
     check_task_transition,
     out_of_attempts,
     out_of_time,
+    waited_too_long,
 )
 from gateway.ingest.uploads import Accepted, AcceptedDocument, ImportRequest, NewDocument
 from gateway.release.model import VersionState
@@ -50,6 +54,7 @@ class TaskRows(CatalogRows):
             TaskKind.IMPORT,
             kb,
             request.deadline_s,
+            subject=request.subject,
             refs=tuple(dict.fromkeys(version.ref for version in versions)),
             activate=request.activate,
             allow_partial=request.allow_partial,
@@ -70,8 +75,9 @@ class TaskRows(CatalogRows):
         return kb
 
     def _class_of(self, kb: KnowledgeBaseRow, acl: Acl) -> int:
-        if acl not in kb.classes:
-            refuse_too_many(self._classes_in_use(kb) if len(kb.classes) >= MAX_PERMITTED_CLASSES else (), acl)
+        number = kb.classes.get(acl)
+        if len(kb.classes) >= MAX_PERMITTED_CLASSES and (number is None or not self._is_used(kb, number)):
+            refuse_too_many([used for used in self._classes_in_use(kb) if used.number != number], acl)
         return kb.classes.setdefault(acl, len(kb.classes) + 1)
 
     def _accept_document(self, kb: KnowledgeBaseRow, new: NewDocument, subject: str) -> VersionRow:
@@ -110,6 +116,7 @@ class TaskRows(CatalogRows):
         kb: KnowledgeBaseRow,
         deadline_s: float,
         *,
+        subject: str = "",
         refs: tuple[DocumentRef, ...] = (),
         activate: bool = False,
         allow_partial: bool = False,
@@ -121,6 +128,7 @@ class TaskRows(CatalogRows):
             kind=kind,
             tenant=kb.tenant,
             kb_id=kb.kb_id,
+            subject=subject,
             activate=activate,
             allow_partial=allow_partial,
             deadline_at=now + deadline_s,
@@ -134,33 +142,44 @@ class TaskRows(CatalogRows):
         self._tasks[task.task_id] = task
         return task
 
-    async def accept_release(self, tenant: str, knowledge_base: str, deadline_s: float) -> Accepted:
+    async def accept_release(
+        self, tenant: str, knowledge_base: str, deadline_s: float, *, act: Act | None = None
+    ) -> Accepted:
         kb = self._kb_named(tenant, knowledge_base)
         if kb is None:
             raise KnowledgeBaseNotFound()
-        task = self._new_task(TaskKind.RELEASE, kb, deadline_s)
+        task = self._new_task(TaskKind.RELEASE, kb, deadline_s, subject="" if act is None else act.subject)
         return Accepted(task.task_id, (), task.promised_release_id)
 
-    async def claim(self, worker: str, lease_s: float, attempts: int) -> TaskClaim | None:
+    async def claim(
+        self, worker: str, lease_s: float, attempts: int, wait_s: float = WAIT_S
+    ) -> TaskClaim | None:
         now = self._clock()
         for task in tuple(self._tasks.values()):
-            self._end_if_hopeless(task, now, attempts)
+            self._end_if_hopeless(task, now, attempts, wait_s)
         found = next_task(tuple(self._tasks.values()), now)
         return None if found is None else self._take(found, now + lease_s)
 
-    def _end_if_hopeless(self, task: TaskRow, now: float, attempts: int) -> None:
-        """Nobody may claim it again: it was cancelled, or is out of time or of attempts."""
+    def _end_if_hopeless(self, task: TaskRow, now: float, attempts: int, wait_s: float) -> None:
+        """Nobody may claim it again: it was cancelled, is of somebody revoked, out of time or of attempts, or
+        too old.
+        """
         if not is_unowned(task, now):
             return
         if task.cancel_requested:
             self._end(task, CANCELLED)
-        elif now >= task.deadline_at:
+        elif self._is_gone(task.tenant, task.subject):
+            self._end(task, ASKER_REVOKED)
+        elif work_left_s(task) <= 0:
             self._end(task, out_of_time(task.trouble))
+        elif task.created_at <= now - wait_s:
+            self._end(task, waited_too_long(task.trouble))
         elif task.attempts >= attempts:
             self._end(task, out_of_attempts(task.attempts, task.stage, task.trouble))
 
     def _take(self, task: TaskRow, lease_until: float) -> TaskClaim:
         check_task_transition(task.state, TaskState.RUNNING)
+        task.deadline_at = self._clock() + work_left_s(task)
         task.state = TaskState.RUNNING
         task.fence += 1
         task.attempts += 1

@@ -10,6 +10,7 @@ from gateway.ingest.task import TaskClaim
 from gateway.ingest.uploads import DocumentRecord, StandingVersion
 from gateway.ingest.version import BuiltVersion, VectorPlace, VersionJob
 from gateway.release.model import VersionState, check_version_transition
+from gateway.retrieval.risk import REJECTED, REJECTED_BEFORE
 
 _ENDED = frozenset({VersionState.READY, VersionState.FAILED})
 
@@ -37,19 +38,43 @@ class VersionRows(CatalogRows):
             raise NotFound()
         return self._version(ref)
 
-    async def advance_version(self, claim: TaskClaim, ref: DocumentRef, state: VersionState) -> None:
+    async def advance_versions(
+        self, claim: TaskClaim, refs: Sequence[DocumentRef], state: VersionState
+    ) -> None:
         if state is VersionState.READY:
             raise IllegalTransition("a version becomes READY together with its manifest")
-        _move(self._claimed(claim, ref), state)
+        for version in self._movable(claim, refs, state):
+            version.state = state
 
-    async def complete_version(self, claim: TaskClaim, built: BuiltVersion) -> None:
-        version = self._claimed(claim, built.ref)
-        if not _move(version, VersionState.READY):
-            return
+    async def complete_versions(self, claim: TaskClaim, built: Sequence[BuiltVersion]) -> None:
+        of = {each.ref: each for each in built}
+        for version in self._movable(claim, list(of), VersionState.READY):
+            version.state = VersionState.READY
+            self._complete(claim, version, of[version.ref])
+
+    def _movable(
+        self, claim: TaskClaim, refs: Sequence[DocumentRef], state: VersionState
+    ) -> list[VersionRow]:
+        """Those that aren't there yet (else it is a replay). Raises IllegalTransition, NotFound."""
+        self._held(claim)
+        versions = [self._claimed(claim, ref) for ref in refs]
+        moving = [version for version in versions if version.state is not state]
+        for version in moving:
+            check_version_transition(version.state, state)
+        return moving
+
+    def _complete(self, claim: TaskClaim, version: VersionRow, built: BuiltVersion) -> None:
         kb = self._knowledge_bases[self._documents[built.ref.document_id].kb_id]
+        if self._is_rejected(kb.kb_id, version.document.content_sha256):
+            built = replace(built, risk=(*built.risk, REJECTED_BEFORE))
         kb.ready += 1
         version.built, version.ready_number = built, kb.ready
         self._add_places(claim, built.space_id, built.new_vectors)
+
+    def _is_rejected(self, kb_id: str, content_sha256: str) -> bool:
+        """Whether a person has rejected a version with these bytes."""
+        versions = (version for document in self._documents_of(kb_id) for version in document.versions)
+        return any(v.approval == REJECTED and v.document.content_sha256 == content_sha256 for v in versions)
 
     async def fail_version(self, claim: TaskClaim, ref: DocumentRef, reason: str, detail: str) -> None:
         version = self._claimed(claim, ref)

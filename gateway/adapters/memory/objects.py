@@ -1,7 +1,7 @@
 """MemoryObjects: the in-memory twin of the object store."""
 
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 
 from gateway.errors import InvalidField, NotFound, ObjectStoreUnavailable
 from gateway.ingest.objects import StoredObject
@@ -20,6 +20,12 @@ class MemoryObjects:
     async def put(self, key: str, content: bytes) -> None:
         self._objects[self._checked(key)] = bytes(content)
         self._modified[key] = self._clock()
+
+    async def put_all(self, contents: Mapping[str, bytes]) -> None:
+        for key in contents:
+            self._checked(key)
+        for key, content in contents.items():
+            await self.put(key, content)
 
     async def get(self, key: str) -> bytes:
         try:

@@ -12,6 +12,13 @@ def is_unowned(task: TaskRow, now: float) -> bool:
     return task.state is TaskState.PENDING or _has_lapsed(task, now)
 
 
+def work_left_s(task: TaskRow) -> float:
+    """Of a task that no worker has a right to: no time counts since its worker stopped, or since it came. A
+    waiting task's ``updated_at`` is that moment.
+    """
+    return task.deadline_at - (task.updated_at if task.state is TaskState.PENDING else task.lease_until)
+
+
 def next_task(rows: Sequence[TaskRow], now: float) -> TaskRow | None:
     """``rows`` in order of arrival."""
     running = [task for task in rows if task.state is TaskState.RUNNING]

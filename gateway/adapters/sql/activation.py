@@ -1,10 +1,11 @@
 """Which release answers: activation, rollback, and the end of a release's life."""
 
+from collections.abc import Collection
 from typing import Any
 
 from sqlalchemy import Connection, Row, and_, exists, or_, select, update
 
-from gateway.adapters.sql import classes, configs, lexicon
+from gateway.adapters.sql import askers, classes, configs, lexicon, models, rejections
 from gateway.adapters.sql.claims import held
 from gateway.adapters.sql.rows import bump_epoch, known_kb, locked_kb
 from gateway.adapters.sql.snapshots import may_be_released
@@ -17,7 +18,7 @@ from gateway.adapters.sql.tables import (
     revocations,
 )
 from gateway.errors import NotFound, ReleaseConflict
-from gateway.ingest.plan import Activation
+from gateway.ingest.plan import NO_EARLIER_MODEL, Activation, not_configured
 from gateway.ingest.task import TaskClaim
 from gateway.release.model import ReleaseState, VersionState, check_release_transition
 from gateway.stream.revocation import RevocationKind
@@ -33,6 +34,7 @@ def activate(
 ) -> Activation:
     if claim is not None:
         held(connection, claim)
+        askers.refuse_revoked(connection, claim.task_id)
     kb = locked_kb(connection, _owned(connection, tenant, release_id).kb_id)
     release = _owned(connection, tenant, release_id)  # again, now that nobody else can change it
     if release.state == ReleaseState.ACTIVE.value:
@@ -96,7 +98,7 @@ def _switch(connection: Connection, now: float, kb: Row[Any], release: Row[Any])
     """Under a new, higher sequence; the release that was active until now is retired."""
     used = classes.in_use(connection, kb.tenant, kb.kb_id)
     sequence = _next_sequence(connection, kb, release.release_id)
-    configs.keep(connection, now, sequence, release, release.config)
+    configs.keep(connection, now, sequence, release, config=release.config, model=release.model_adapter)
     connection.execute(
         update(releases)
         .where(releases.c.kb_id == kb.kb_id, releases.c.state == ReleaseState.ACTIVE.value)
@@ -135,22 +137,67 @@ def roll_back_config(
     connection: Connection, now: float, tenant: str, knowledge_base: str, expected_sequence: int | None
 ) -> Activation:
     kb = _expected_kb(connection, tenant, knowledge_base, expected_sequence)
-    release = connection.execute(
-        select(releases).where(
-            releases.c.release_id == kb.active_release_id, releases.c.state == ReleaseState.ACTIVE.value
-        )
-    ).one_or_none()
+    release = _active(connection, kb)
     earlier = None if release is None else configs.before(connection, kb, release)
     if release is None or earlier is None:
         raise ReleaseConflict("there is no earlier retrieval config to go back to")
     sequence = _next_sequence(connection, kb, release.release_id)
-    configs.keep(connection, now, sequence, release, earlier, config_left=release.config)
+    configs.keep(
+        connection,
+        now,
+        sequence,
+        release,
+        config=earlier,
+        model=release.model_adapter,
+        config_left=release.config,
+    )
     connection.execute(
         update(releases)
         .where(releases.c.release_id == release.release_id)
         .values(config=earlier, sequence=sequence)
     )
     return Activation(kb.name, release.kb_revision, sequence)
+
+
+def roll_back_model(
+    connection: Connection,
+    now: float,
+    tenant: str,
+    knowledge_base: str,
+    expected_sequence: int | None,
+    configured: Collection[str],
+) -> Activation:
+    kb = _expected_kb(connection, tenant, knowledge_base, expected_sequence)
+    release = _active(connection, kb)
+    earlier = None if release is None else models.before(connection, kb, release)
+    if release is None or earlier is None:
+        raise ReleaseConflict(NO_EARLIER_MODEL)
+    if earlier not in configured:
+        raise ReleaseConflict(not_configured(earlier))
+    sequence = _next_sequence(connection, kb, release.release_id)
+    configs.keep(
+        connection,
+        now,
+        sequence,
+        release,
+        config=release.config,
+        model=earlier,
+        model_left=release.model_adapter,
+    )
+    connection.execute(
+        update(releases)
+        .where(releases.c.release_id == release.release_id)
+        .values(model_adapter=earlier, sequence=sequence)
+    )
+    return Activation(kb.name, release.kb_revision, sequence)
+
+
+def _active(connection: Connection, kb: Row[Any]) -> Row[Any] | None:
+    return connection.execute(
+        select(releases).where(
+            releases.c.release_id == kb.active_release_id, releases.c.state == ReleaseState.ACTIVE.value
+        )
+    ).one_or_none()
 
 
 def _expected_kb(
@@ -180,6 +227,7 @@ def roll_back(
     if target is None:
         raise ReleaseConflict("there is no earlier release to go back to")
     _withdraw_newer(connection, now, kb.kb_id, target)
+    rejections.withdraw(connection, now, target.release_id)
     bump_epoch(connection, tenant)
     activation = _switch(connection, now, kb, target)
     _leave_behind(connection, kb, target)

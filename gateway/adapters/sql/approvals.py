@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, select, update
 
-from gateway.adapters.sql import audit, moves
+from gateway.adapters.sql import audit, moves, rejections
 from gateway.adapters.sql.tables import document_versions, documents
 from gateway.errors import Conflict, NotFound
 from gateway.ingest.governance import Approval, Decision, Verdict
@@ -32,6 +32,8 @@ def judge(connection: Connection, now: float, verdict: Verdict) -> Approval:
         .values(approval=approval, approved_by=verdict.subject, approved_at=now, approval_note=verdict.note)
         .returning(document_versions)
     ).one()
+    if approval == REJECTED:
+        rejections.journal(connection, now, verdict, row.content_sha256)
     details = {
         "document": verdict.document_id,
         "version": verdict.document_version,

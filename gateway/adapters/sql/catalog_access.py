@@ -146,6 +146,9 @@ class SqlAccess(SqlPart):
 
     # the journal
 
+    async def journal_incarnation(self) -> str:
+        return await self._look(journal.incarnation)
+
     async def claim_journal(self, lease_s: float, limit: int) -> list[JournalEntry]:
         if not await self._look(journal.is_waiting):
             return []

@@ -1,6 +1,6 @@
 """The catalog as releasers see it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from sqlalchemy import Connection
 
@@ -31,9 +31,9 @@ class SqlReleases(SqlPart):
     # releases
 
     async def begin_release(
-        self, claim: TaskClaim, space: EmbeddingSpace, config: RetrievalConfig
+        self, claim: TaskClaim, space: EmbeddingSpace, config: RetrievalConfig, model: str = ""
     ) -> ReleasePlan:
-        return await self._write(lambda c, now: snapshots.begin(c, now, claim, space, config))
+        return await self._write(lambda c, now: snapshots.begin(c, now, claim, space, config, model))
 
     async def advance_release(
         self,
@@ -86,6 +86,20 @@ class SqlReleases(SqlPart):
     ) -> Activation:
         def change(c: Connection, now: float) -> Activation:
             return activation.roll_back_config(c, now, tenant, knowledge_base, expected_sequence)
+
+        return await self._act(act, acts.kept_activation, change)
+
+    async def roll_back_model(
+        self,
+        tenant: str,
+        knowledge_base: str,
+        expected_sequence: int | None = None,
+        *,
+        configured: Collection[str],
+        act: Act | None = None,
+    ) -> Activation:
+        def change(c: Connection, now: float) -> Activation:
+            return activation.roll_back_model(c, now, tenant, knowledge_base, expected_sequence, configured)
 
         return await self._act(act, acts.kept_activation, change)
 

@@ -17,7 +17,7 @@ from gateway.adapters.sql import (
     versions,
 )
 from gateway.adapters.sql.catalog_part import SqlPart
-from gateway.ingest.task import Ending, TaskClaim, TaskQuery, TaskRecord
+from gateway.ingest.task import WAIT_S, Ending, TaskClaim, TaskQuery, TaskRecord
 from gateway.ingest.uploads import Accepted, DocumentRecord, ImportRequest
 from gateway.ingest.version import BuiltVersion, VectorPlace, VersionJob
 from gateway.release.model import (
@@ -39,15 +39,20 @@ class SqlTasks(SqlPart):
         self, tenant: str, knowledge_base: str, deadline_s: float, *, act: Act | None = None
     ) -> Accepted:
         def change(c: Connection, now: float) -> Accepted:
-            return tasks.accept_release(c, now, tenant, knowledge_base, deadline_s)
+            subject = "" if act is None else act.subject
+            return tasks.accept_release(c, now, tenant, knowledge_base, deadline_s, subject)
 
         return await self._act(act, acts.kept_acceptance, change)
 
-    async def claim(self, worker: str, lease_s: float, attempts: int) -> TaskClaim | None:
+    async def claim(
+        self, worker: str, lease_s: float, attempts: int, wait_s: float = WAIT_S
+    ) -> TaskClaim | None:
         if not await self._look(restoring.is_confirmed):
             return None
-        await self._write(lambda c, now: tasks.end_the_hopeless(c, now, attempts))
-        return await self._write(lambda c, now: tasks.claim(c, now, worker, lease_s, attempts), loosely=True)
+        await self._write(lambda c, now: tasks.end_the_hopeless(c, now, attempts, wait_s))
+        return await self._write(
+            lambda c, now: tasks.claim(c, now, worker, lease_s, attempts, wait_s), loosely=True
+        )
 
     async def heartbeat(self, claim: TaskClaim, lease_s: float) -> bool:
         return await self._write(lambda c, now: tasks.heartbeat(c, now, claim, lease_s))
@@ -81,11 +86,13 @@ class SqlTasks(SqlPart):
     async def unfinished_versions(self, claim: TaskClaim) -> list[VersionJob]:
         return await self._browse(lambda c: versions.unfinished(c, claim))
 
-    async def advance_version(self, claim: TaskClaim, ref: DocumentRef, state: VersionState) -> None:
-        await self._write(lambda c, now: versions.advance(c, claim, ref, state))
+    async def advance_versions(
+        self, claim: TaskClaim, refs: Sequence[DocumentRef], state: VersionState
+    ) -> None:
+        await self._write(lambda c, now: versions.advance(c, claim, refs, state))
 
-    async def complete_version(self, claim: TaskClaim, built: BuiltVersion) -> None:
-        await self._write(lambda c, now: versions.complete(c, claim, built))
+    async def complete_versions(self, claim: TaskClaim, built: Sequence[BuiltVersion]) -> None:
+        await self._write(lambda c, now: versions.complete(c, now, claim, built))
 
     async def fail_version(self, claim: TaskClaim, ref: DocumentRef, reason: str, detail: str) -> None:
         await self._write(lambda c, now: versions.fail(c, claim, ref, reason, detail))
@@ -96,7 +103,7 @@ class SqlTasks(SqlPart):
     async def add_vector_places(
         self, claim: TaskClaim, space_id: str, places: Mapping[str, VectorPlace]
     ) -> None:
-        await self._write(lambda c, now: versions.add_places(c, claim, space_id, places))
+        await self._write(lambda c, now: versions.add_places(c, now, claim, space_id, places))
 
     async def documents(self, tenant: str, knowledge_base: str) -> list[DocumentRecord]:
         return await self._browse(lambda c: documents.live(c, tenant, knowledge_base))

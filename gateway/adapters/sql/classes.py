@@ -63,6 +63,11 @@ _stored = (
     )
 )
 _IN_USE = union_all(_current, _stored)
+_KNOWN = (
+    select(acl_classes.c.number, knowledge_bases.c.next_class)
+    .join(knowledge_bases, knowledge_bases.c.kb_id == acl_classes.c.kb_id)
+    .where(acl_classes.c.kb_id == bindparam("kb_id"), acl_classes.c.digest == bindparam("digest"))
+)
 _IS_USED = (
     select(documents.c.document_id)
     .where(
@@ -119,23 +124,28 @@ def number_of(connection: Connection, kb_id: str, acl: Acl) -> int:
     """
     allow, deny = acl_texts(acl)
     digest = stable_hash(allow, deny)
-    known = connection.execute(
-        select(acl_classes.c.number).where(acl_classes.c.kb_id == kb_id, acl_classes.c.digest == digest)
-    ).scalar_one_or_none()
+    known = connection.execute(_KNOWN, {"kb_id": kb_id, "digest": digest}).one_or_none()
     if known is not None:
-        return int(known)
+        _check_room(connection, kb_id, known.number, known.next_class - 1, acl)
+        return int(known.number)
     number = _next_number(connection, kb_id)
-    if number > MAX_PERMITTED_CLASSES:
-        refuse_too_many(in_use(connection, _tenant_of(connection, kb_id), kb_id), acl)
+    _check_room(connection, kb_id, number, number, acl)
     connection.execute(
         insert(acl_classes).values(kb_id=kb_id, number=number, digest=digest, allow=allow, deny=deny)
     )
     return number
 
 
-def _tenant_of(connection: Connection, kb_id: str) -> str:
+def _check_room(connection: Connection, kb_id: str, number: int, made: int, acl: Acl) -> None:
+    """Whenever a class comes into use: a new one, or a known one that no document has had for a while.
+
+    ``made``: how many classes the knowledge base has ever had.
+    """
+    if made <= MAX_PERMITTED_CLASSES or is_used(connection, kb_id, number):
+        return
     owner = select(knowledge_bases.c.tenant).where(knowledge_bases.c.kb_id == kb_id)
-    return str(connection.execute(owner).scalar_one())
+    used = in_use(connection, connection.execute(owner).scalar_one(), kb_id)
+    refuse_too_many([other for other in used if other.number != number], acl)
 
 
 def _next_number(connection: Connection, kb_id: str) -> int:

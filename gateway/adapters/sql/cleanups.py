@@ -20,7 +20,7 @@ from gateway.adapters.sql.tables import (
 from gateway.adapters.sql.tables import tasks as task_rows
 from gateway.ingest.plan import ClassTerms
 from gateway.ingest.references import CLEANUP_DEADLINE_S, DeletedVersion, DocumentTerms, Holding, Remains
-from gateway.ingest.task import TaskClaim, TaskKind, TaskState
+from gateway.ingest.task import JOIN_S, TaskClaim, TaskKind, TaskState
 from gateway.release.model import ReleaseState
 
 #: tasks made in one short transaction
@@ -39,7 +39,7 @@ def queue(connection: Connection, now: float, kb: Row[Any], document_id: str | N
             task_rows.c.target.is_(None) if document_id is None else task_rows.c.target == document_id,
             task_rows.c.state == TaskState.PENDING.value,
             task_rows.c.cancel_requested.is_(False),
-            task_rows.c.deadline_at > now,
+            task_rows.c.created_at > now - JOIN_S,
         )
         .limit(1)
         .with_for_update()  # else a worker could begin it, and look, before this is committed

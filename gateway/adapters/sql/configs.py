@@ -14,10 +14,15 @@ def keep(
     now: float,
     sequence: int,
     release: Row[Any],
+    *,
     config: str,
+    model: str,
     config_left: str | None = None,
+    model_left: str | None = None,
 ) -> None:
-    """Under this sequence the release answers with this config; ``config_left`` is the one gone back from."""
+    """Under this sequence the release answers with this config and this model adapter; ``config_left`` and
+    ``model_left`` are the ones gone back from.
+    """
     connection.execute(
         insert(activations).values(
             kb_id=release.kb_id,
@@ -26,6 +31,8 @@ def keep(
             space_id=release.space_id,
             config=config,
             config_left=config_left,
+            model_adapter=model,
+            model_left=model_left,
             at=now,
         )
     )

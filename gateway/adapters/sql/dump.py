@@ -18,7 +18,7 @@ from sqlalchemy import (
     update,
 )
 
-from gateway.adapters.sql import journal, retained
+from gateway.adapters.sql import journal, restoring, retained
 from gateway.adapters.sql.access import INCARNATION
 from gateway.adapters.sql.migrations import schema_of
 from gateway.adapters.sql.server import database_time, is_postgres
@@ -29,36 +29,38 @@ from gateway.adapters.sql.tables import (
     metadata,
     order_replies,
     orders,
-    tasks,
     vector_places,
 )
 from gateway.errors import BackupDamaged, ConfigurationError
-from gateway.ingest.task import TaskState
-from gateway.keeping.catalog import CatalogDump
+from gateway.keeping.catalog import SETTLED_S, CatalogDump
 
 #: about processes that ran then
 _PASSING = {orders.name, order_replies.name}
 _TABLES = [table for table in metadata.sorted_tables if table.name not in _PASSING]
 _BATCH = 500
+TABLE_NAMES = frozenset(table.name for table in _TABLES)
 
 
 def write(connection: Connection, folder: Path) -> CatalogDump:
     """A file ``<table>.jsonl`` for each table. The connection must see one snapshot all the time."""
+    taken_at = database_time(connection)
     return CatalogDump(
         schema=schema_of(connection),
         incarnation=_incarnation(connection),
-        taken_at=database_time(connection),
+        taken_at=taken_at,
         rows={table.name: _write_table(connection, table, folder) for table in _TABLES},
         objects=wanted_objects(connection),
+        needed=needed_objects(connection),
+        journaled=journal.sent_since(connection, taken_at - SETTLED_S),
     )
 
 
 def _incarnation(connection: Connection) -> str:
     """Raises ConfigurationError ``restore_unconfirmed``."""
-    value = connection.execute(select(meta.c.value).where(meta.c.key == INCARNATION)).scalar_one()
+    value = journal.incarnation(connection)
     if not value:
         raise ConfigurationError("restore_unconfirmed", "confirm the restore first; this is no catalog yet")
-    return str(value)
+    return value
 
 
 def _write_table(connection: Connection, table: Table, folder: Path) -> int:
@@ -114,13 +116,15 @@ def load(connection: Connection, folder: Path, dumped: CatalogDump, note: Mappin
             f"the backup has schema {dumped.schema}, this version {here}: restore with the version that "
             "made it, then upgrade",
         )
+    if dumped.rows.keys() != TABLE_NAMES:
+        raise BackupDamaged("the backup has other tables than its schema")
     _refuse_filled(connection)
     connection.execute(delete(meta))
     for table in _TABLES:
         for batch in _batches(_lines(folder / f"{table.name}.jsonl", table)):
             connection.execute(insert(table), batch)
     _continue_numbers(connection)
-    _give_back_tasks(connection)
+    restoring.give_back_tasks(connection)
     journal.hold(connection, database_time(connection), dumped.incarnation)
     connection.execute(update(meta).where(meta.c.key == INCARNATION).values(value=""))
     connection.execute(insert(meta), [{"key": key, "value": value} for key, value in note.items()])
@@ -168,12 +172,3 @@ def _continue_numbers(connection: Connection) -> None:
                 text("SELECT setval(pg_get_serial_sequence(:name, 'seq'), :newest)"),
                 {"name": table.name, "newest": newest},
             )
-
-
-def _give_back_tasks(connection: Connection) -> None:
-    """What ran when the backup was made runs no more; whoever may still hold it finds a higher fence."""
-    connection.execute(
-        update(tasks)
-        .where(tasks.c.state == TaskState.RUNNING.value)
-        .values(state=TaskState.PENDING.value, fence=tasks.c.fence + 1, worker=None, lease_until=None)
-    )

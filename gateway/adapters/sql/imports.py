@@ -24,7 +24,8 @@ def accept(connection: Connection, now: float, request: ImportRequest) -> Accept
     if request.knowledge_base in access.in_force(connection, request.tenant).knowledge_bases:
         raise Conflict("this knowledge base is revoked")
     kb = made_kb(connection, request.tenant, request.knowledge_base, now)
-    references.keep(connection, (document.original_key for document in request.documents))
+    originals = [document.original_key for document in request.documents]
+    references.keep(connection, now, originals, looks_again=True)
     task_id = tasks.add_task(
         connection,
         now,

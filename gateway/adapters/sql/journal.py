@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, and_, delete, func, or_, select, update
 
 from gateway.access.classes import Acl
-from gateway.adapters.sql import api_keys, documents, revocations, rights
+from gateway.adapters.sql import api_keys, documents, rejections, revocations, rights
 from gateway.adapters.sql.access import INCARNATION
 from gateway.adapters.sql.rows import bump_epoch, insert_missing
 from gateway.adapters.sql.server import database_time
@@ -37,8 +37,8 @@ def is_waiting(connection: Connection) -> bool:
 
 
 def claim(connection: Connection, now: float, lease_s: float, limit: int) -> list[JournalEntry]:
-    incarnation = _incarnation(connection)
-    if not incarnation:
+    of = incarnation(connection)
+    if not of:
         return []
     free = or_(outbox.c.claimed_until.is_(None), outbox.c.claimed_until <= now)
     rows = connection.execute(
@@ -49,7 +49,7 @@ def claim(connection: Connection, now: float, lease_s: float, limit: int) -> lis
         .with_for_update(skip_locked=True)
     ).all()
     _change(connection, [row.seq for row in rows], claimed_until=now + lease_s)
-    return [_entry(incarnation, row) for row in rows]
+    return [_entry(of, row) for row in rows]
 
 
 def sent(connection: Connection, now: float, entries: Collection[JournalEntry]) -> None:
@@ -61,22 +61,40 @@ def _change(connection: Connection, seqs: Sequence[int], **values: Any) -> None:
         connection.execute(update(outbox).where(outbox.c.seq.in_(seqs)).values(**values))
 
 
-def _incarnation(connection: Connection) -> str:
+def incarnation(connection: Connection) -> str:
+    """Whose acts these are; empty while a restore is unconfirmed."""
     return str(connection.execute(select(meta.c.value).where(meta.c.key == INCARNATION)).scalar_one())
 
 
-def _entry(incarnation: str, row: Row[Any]) -> JournalEntry:
+def _entry(of: str, row: Row[Any]) -> JournalEntry:
     kind = row.topic.removeprefix(TOPIC_PREFIX)
-    return JournalEntry(incarnation, row.seq, kind, row.created_at, json.loads(row.payload))
+    return JournalEntry(of, row.seq, kind, row.created_at, json.loads(row.payload))
+
+
+def unsent(connection: Connection, of: str) -> list[JournalEntry]:
+    """What a restored catalog's earlier incarnation may not have sent any more, under its names."""
+    rows = connection.execute(select(outbox).where(*_UNSENT).order_by(outbox.c.seq))
+    return [_entry(of, row) for row in rows]
+
+
+def sent_since(connection: Connection, since: float) -> frozenset[int]:
+    """Entries of this incarnation, left since then, that the journal holds."""
+    known = select(outbox.c.seq).where(_OURS, outbox.c.sent_at.is_not(None), outbox.c.created_at > since)
+    return frozenset(connection.execute(known).scalars())
+
+
+def forget_sent(connection: Connection) -> None:
+    """For a catalog that is about to get another incarnation: they are in the journal under the old one."""
+    connection.execute(delete(outbox).where(_OURS, outbox.c.sent_at.is_not(None)))
 
 
 # after a restore
 
 
-def hold(connection: Connection, now: float, incarnation: str) -> None:
+def hold(connection: Connection, now: float, of: str) -> None:
     """What the backup's own acts left in the outbox counts as done: a replay passes it over."""
     rows = connection.execute(select(outbox.c.seq).where(_OURS)).scalars().all()
-    _mark(connection, now, [(incarnation, seq) for seq in rows])
+    _mark(connection, now, [(of, seq) for seq in rows])
 
 
 def replay(connection: Connection, now: float, entry: JournalEntry) -> bool:
@@ -102,7 +120,7 @@ def _is(entry: JournalEntry) -> ColumnElement[bool]:
 
 
 def _mark(connection: Connection, now: float, names: Sequence[tuple[str, int]]) -> None:
-    rows = [{"incarnation": incarnation, "seq": seq, "replayed_at": now} for incarnation, seq in names]
+    rows = [{"incarnation": of, "seq": seq, "replayed_at": now} for of, seq in names]
     insert_missing(connection, journal_replays, rows)
 
 
@@ -122,8 +140,14 @@ def _narrow(connection: Connection, now: float, act: Any) -> None:
 
 
 def _revoke(connection: Connection, now: float, act: Any) -> None:
-    """Under its old id, by which a lift names it. What isn't there may come back under the same name."""
+    """Under its old id, by which a lift names it. What isn't there may come back under the same name.
+
+    One with this id is this one, and may have been lifted.
+    """
     kind, tenant = RevocationKind(act["kind"]), act["tenant"]
+    known = select(revocation_rows.c.seq).where(revocation_rows.c.revocation_id == act["revocation_id"])
+    if connection.execute(known).one_or_none() is not None:
+        return
     try:
         made = revocations.revoke(
             connection, now, tenant, kind, act["subject"], act["reason"], act["revoked_by"]
@@ -165,4 +189,5 @@ _ACTS = {
     "revocation": _revoke,
     "lift": _lift,
     "api_key": _revoke_key,
+    "rejection": rejections.again,
 }

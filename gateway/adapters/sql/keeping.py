@@ -12,7 +12,7 @@ from urllib.parse import quote
 from anyio import to_thread
 from sqlalchemy import URL, Connection, NullPool, create_engine, event
 
-from gateway.adapters.sql import dump, journal, postgres_admin, restoring, retained
+from gateway.adapters.sql import dump, journal, postgres_admin, reclaim, restoring, retained
 from gateway.adapters.sql.database import Database
 from gateway.adapters.sql.lock import exclusively, private_file
 from gateway.adapters.sql.migrations import check_schema, migrate
@@ -37,6 +37,8 @@ class SqliteFile:
     A dump reads through a connection that can't write and so never checkpoints: the serving process stays
     the only one that does, as SQLite before 3.51.3 needs it. Its log grows until the dump is over.
     """
+
+    tables = dump.TABLE_NAMES
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -96,6 +98,8 @@ def _reading(path: Path) -> Iterator[Connection]:
 class PostgresServer:
     """A PostgreSQL catalog by its URL. A load needs the owner's account, a dump only rows."""
 
+    tables = dump.TABLE_NAMES
+
     def __init__(self, url: str) -> None:
         """Raises ConfigurationError ``database_url_invalid``."""
         self._url = postgres_url(url)
@@ -139,8 +143,17 @@ class SqlKeeping:
     async def note(self) -> Mapping[str, str]:
         return await self._database.browse(restoring.note)
 
+    async def unsent(self, incarnation: str) -> list[JournalEntry]:
+        return await self._database.browse(lambda c: journal.unsent(c, incarnation))
+
+    async def sent(self, entries: Sequence[JournalEntry]) -> None:
+        await self._database.write(lambda c, now: journal.sent(c, now, entries), durable=True)
+
     async def replay(self, entry: JournalEntry) -> bool:
         return await self._database.write(lambda c, now: journal.replay(c, now, entry), durable=True)
+
+    async def give_up(self, release_id: str) -> None:
+        await self._database.write(lambda c, now: reclaim.give_up(c, now, release_id), durable=True)
 
     async def finish(self) -> None:
         await self._database.write(lambda c, now: restoring.finish(c, now), durable=True)

@@ -7,7 +7,7 @@ they are rewritten even when the class is right by now.
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, exists, literal, or_, select, update
+from sqlalchemy import Connection, Row, and_, case, exists, literal, or_, select, update
 
 from gateway.access.classes import CLASS_OF_NOBODY
 from gateway.adapters.sql import classes, cleanups, lexicon, snapshots, tasks
@@ -26,7 +26,7 @@ from gateway.adapters.sql.tables import (
 )
 from gateway.adapters.sql.tables import tasks as task_rows
 from gateway.ingest.plan import ClassTerms, PlannedDocument, ReleasePlan
-from gateway.ingest.task import TaskClaim, TaskKind, TaskState
+from gateway.ingest.task import JOIN_S, TaskClaim, TaskKind, TaskState
 from gateway.ingest.version import ManifestEntry
 from gateway.release.model import EmbeddingSpace, ReleaseState
 from gateway.stream.revocation import RevocationKind
@@ -35,6 +35,18 @@ from gateway.stream.revocation import RevocationKind
 DEADLINE_S = 86_400.0
 #: releases whose rows are kept, and read or soon to be
 _RETAINED = (ReleaseState.ACTIVE.value, ReleaseState.RETIRED.value, ReleaseState.READY.value)
+_LIVE = (TaskState.PENDING.value, TaskState.RUNNING.value)
+_UNDONE = (TaskState.FAILED.value, TaskState.CANCELLED.value)
+#: tasks made in one short transaction
+_OWED = 100
+_REVOKED = exists(
+    select(revocations.c.seq).where(
+        revocations.c.tenant == documents.c.tenant,
+        revocations.c.kind == RevocationKind.DOCUMENT.value,
+        revocations.c.subject == documents.c.document_id,
+        revocations.c.lifted_at.is_(None),
+    )
+)
 _BUILDING = (ReleaseState.PENDING.value, ReleaseState.BUILDING.value, ReleaseState.VALIDATING.value)
 
 
@@ -54,12 +66,42 @@ def queue(
         task_rows.c.target == document_id,
         task_rows.c.state == TaskState.PENDING.value,
         task_rows.c.cancel_requested.is_(False),
-        task_rows.c.deadline_at > now,
+        task_rows.c.created_at > now - JOIN_S,
     )
     known = connection.execute(waiting.limit(1).with_for_update()).scalar_one_or_none()
     if known is not None:
         return str(known)
     return tasks.add_task(connection, now, TaskKind.MOVE, kb, deadline_s, target=document_id)
+
+
+def owed(connection: Connection, now: float) -> int:
+    """Queues again the moves that ended without having been done, while the rows still lie wrong. How many
+    tasks it made. An import that brings new rows waits for its release instead: nobody has asked for a move.
+    """
+    moves = task_rows.alias("moves")
+    of_document = (moves.c.kind == TaskKind.MOVE.value, moves.c.target == documents.c.document_id)
+    undone = exists().where(*of_document, moves.c.state.in_(_UNDONE))
+    at_it = exists().where(*of_document, moves.c.state.in_(_LIVE))
+    wanted = case((_REVOKED, CLASS_OF_NOBODY), else_=documents.c.acl_class)
+    rows = connection.execute(
+        select(documents.c.kb_id, documents.c.document_id)
+        .join(release_documents, release_documents.c.document_id == documents.c.document_id)
+        .join(releases, releases.c.release_id == release_documents.c.release_id)
+        .where(
+            documents.c.deleted_at.is_(None),
+            releases.c.state.in_(_RETAINED),
+            or_(release_documents.c.acl_class != wanted, release_documents.c.moving.is_not(None)),
+            undone,
+            ~at_it,
+        )
+        .distinct()
+        .order_by(documents.c.kb_id, documents.c.document_id)
+        .limit(_OWED)
+    ).all()
+    made = (
+        queue(connection, now, locked_kb(connection, row.kb_id), row.document_id, DEADLINE_S) for row in rows
+    )
+    return sum(task_id is not None for task_id in made)
 
 
 def begin(connection: Connection, claim: TaskClaim) -> tuple[ReleasePlan, ...]:
@@ -100,16 +142,8 @@ def _lying_wrong(document_id: str, wanted: int) -> Any:
 
 def _present_class(connection: Connection, kb_id: str, document_id: str) -> int | None:
     """The class that the document's rows shall have; None when there is no such live document."""
-    revoked = exists(
-        select(revocations.c.seq).where(
-            revocations.c.tenant == documents.c.tenant,
-            revocations.c.kind == RevocationKind.DOCUMENT.value,
-            revocations.c.subject == documents.c.document_id,
-            revocations.c.lifted_at.is_(None),
-        )
-    )
     row = connection.execute(
-        select(documents.c.acl_class, revoked.label("revoked")).where(
+        select(documents.c.acl_class, _REVOKED.label("revoked")).where(
             documents.c.document_id == document_id,
             documents.c.kb_id == kb_id,
             documents.c.deleted_at.is_(None),

@@ -1,6 +1,6 @@
 """Purging: what nobody asks for any more of keys, ended tasks and sent outbox entries."""
 
-from sqlalchemy import Connection, and_, delete, exists, or_, select
+from sqlalchemy import Connection, and_, delete, exists, func, or_, select
 
 from gateway.adapters.sql.tables import (
     document_versions,
@@ -22,7 +22,9 @@ def purge(connection: Connection, now: float, keys_s: float, tasks_s: float) -> 
     """How many tasks are gone; the most that one call takes when more are left."""
     connection.execute(delete(idempotency).where(idempotency.c.created_at < now - keys_s))
     told = and_(outbox.c.topic == ACCEPTED_TOPIC, outbox.c.created_at < now - _TOLD_S)
-    connection.execute(delete(outbox).where(or_(outbox.c.sent_at < now - tasks_s, told)))
+    # the newest stays: SQLite would number the next entry anew, and the journal knows them by their numbers
+    older = outbox.c.seq < select(func.max(outbox.c.seq)).scalar_subquery()
+    connection.execute(delete(outbox).where(older, or_(outbox.c.sent_at < now - tasks_s, told)))
     return _purge_tasks(connection, now - tasks_s)
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, and_, exists, func, or_, select, update
 
-from gateway.adapters.sql import cleanups, lexicon, references, tasks
+from gateway.adapters.sql import cleanups, lexicon, moves, references, tasks
 from gateway.adapters.sql.claims import held
 from gateway.adapters.sql.rows import insert_missing, locked_kb
 from gateway.adapters.sql.tables import embedding_spaces, knowledge_bases, meta, releases
@@ -84,7 +84,7 @@ def schedule(connection: Connection, now: float, policy: ReclaimPolicy, deadline
         if connection.execute(waiting).first() is None:  # still, now that nobody else can make one
             tasks.add_task(connection, now, TaskKind.RECLAIM, kb, deadline_s)
             made += 1
-    return made + cleanups.owed(connection, now)
+    return made + cleanups.owed(connection, now) + moves.owed(connection, now)
 
 
 def begin(
@@ -118,6 +118,13 @@ def _reclaim(connection: Connection, now: float, row: Row[Any]) -> None:
             .where(releases.c.release_id == row.release_id)
             .values(state=ReleaseState.RECLAIMED.value, reclaimed_at=now)
         )
+
+
+def give_up(connection: Connection, now: float, release_id: str) -> None:
+    """A restore can't bring it back; what there is of its rows is swept as of any other."""
+    mine = select(releases).where(releases.c.release_id == release_id)
+    locked_kb(connection, connection.execute(mine).one().kb_id)
+    _reclaim(connection, now, connection.execute(mine).one())
 
 
 def swept(connection: Connection, now: float, claim: TaskClaim, revision: StoredRevision) -> None:

@@ -5,10 +5,11 @@ an object puts its key there for as long as his transaction lasts; who condemns 
 object is gone. The table's unique key makes the second wait for the first and then see what he did.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, delete, exists, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Row, and_, delete, exists, func, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from gateway.adapters.sql.rows import batches
@@ -22,14 +23,22 @@ from gateway.adapters.sql.tables import (
     vector_places,
 )
 from gateway.errors import ObjectStoreUnavailable
-from gateway.ingest.references import CHUNKS, ORIGINALS, VECTORS, Sentence, StoredRevision, owner_of
-from gateway.ingest.version import BuiltVersion
+from gateway.ingest.references import (
+    CHUNKS,
+    FILES_GONE,
+    ORIGINALS,
+    TAKEOVER_S,
+    VECTORS,
+    Sentence,
+    StoredRevision,
+    owner_of,
+)
 from gateway.release.model import EmbeddingSpace, ReleaseState, VersionState
 
 #: releases whose rows nobody will read again
 OVER = (ReleaseState.FAILED.value, ReleaseState.RECLAIMED.value)
 _UNBUILT = (VersionState.PENDING.value, VersionState.BUILDING.value, VersionState.VALIDATING.value)
-_TRY_AGAIN_MS = 1_000
+_TRY_AGAIN_S = 1.0
 #: the moment of an entry that is gone before its transaction ends
 _NOBODY_SEES = 0.0
 
@@ -76,30 +85,45 @@ def stored_revision(row: Row[Any]) -> StoredRevision:
     return StoredRevision(row.release_id, row.kb_revision, space)
 
 
-def keep(connection: Connection, keys: Iterable[str]) -> None:
-    """For whoever is about to refer to these objects; held until the transaction ends.
+def keep(connection: Connection, now: float, keys: Iterable[str], *, looks_again: bool = False) -> None:
+    """For whoever is about to refer to these objects; held until the transaction ends. ``looks_again``: he
+    puts what isn't there any more once more afterwards, so what nobody came to bury may be his.
 
     Raises ObjectStoreUnavailable when one is being taken away: put it again, and then refer to it.
     """
     wanted = sorted(set(keys))
-    if len(_entered(connection, _NOBODY_SEES, wanted)) < len(wanted):
+    mine = _entered(connection, _NOBODY_SEES, wanted)
+    if looks_again and len(mine) < len(wanted):
+        mine |= _taken_over(connection, now, wanted, now - TAKEOVER_S)
+    if len(mine) < len(wanted):
+        left_s = _condemned_at(connection, set(wanted) - mine) + TAKEOVER_S - now
         raise ObjectStoreUnavailable(
-            "what was stored is just being cleaned up; send it again", retry_after_ms=_TRY_AGAIN_MS
+            "what was stored is just being cleaned up; send it again",
+            retry_after_ms=math.ceil(max(left_s, _TRY_AGAIN_S) * 1000),
         )
     _remove(connection, wanted)
 
 
-def expect_places(connection: Connection, built: BuiltVersion) -> None:
-    """That nobody took away vectors that the version counts on; held until the transaction ends. After
+def _condemned_at(connection: Connection, keys: Iterable[str]) -> float:
+    """The last of them."""
+    moments = (
+        connection.execute(select(func.max(condemned.c.at)).where(condemned.c.object_key.in_(batch))).scalar()
+        for batch in batches(sorted(keys))
+    )
+    return max((moment for moment in moments if moment is not None), default=0.0)
+
+
+def expect_places(connection: Connection, space_id: str, text_hashes: Iterable[str]) -> None:
+    """That nobody took away vectors that versions count on; held until the transaction ends. After
     ``keep``: who condemns takes keys first and places then.
 
     Raises ObjectStoreUnavailable: the next attempt embeds the texts again.
     """
-    wanted = sorted({entry.text_hash for entry in built.manifest})
+    wanted = sorted(set(text_hashes))
     for batch in batches(wanted):
         found = connection.execute(
             select(vector_places.c.text_hash)
-            .where(vector_places.c.space_id == built.space_id, vector_places.c.text_hash.in_(batch))
+            .where(vector_places.c.space_id == space_id, vector_places.c.text_hash.in_(batch))
             .order_by(vector_places.c.text_hash)
             .with_for_update(read=True)
         ).all()
@@ -117,8 +141,29 @@ def condemn(
     doomed = [key for key in wanted if key in mine and key not in needed]
     for batch in batches(doomed):
         connection.execute(delete(vector_places).where(vector_places.c.object_key.in_(batch)))
+    _withdraw_versions_of(connection, doomed)
     busy = [key for key in wanted if key not in mine]
     return Sentence(now, tuple(doomed), tuple(needed), tuple(busy))
+
+
+def _withdraw_versions_of(connection: Connection, doomed: Sequence[str]) -> None:
+    """When a newer version is rejected, no release falls back to one whose files are gone."""
+    ready = and_(
+        document_versions.c.state == VersionState.READY.value, document_versions.c.withdrawn_at.is_(None)
+    )
+    originals = [key for key in doomed if key.startswith(f"{ORIGINALS}/")]
+    owners = {key: owner for key in doomed if key.startswith(f"{CHUNKS}/") and (owner := owner_of(key))}
+    withdrawing = update(document_versions).where(ready).values(withdrawn_at=FILES_GONE)
+    for batch in batches(originals):
+        connection.execute(withdrawing.where(document_versions.c.original_key.in_(batch)))
+    for key, owner in owners.items():
+        connection.execute(
+            withdrawing.where(
+                document_versions.c.document_id == owner.document_id,
+                document_versions.c.version == owner.document_version,
+                document_versions.c.chunks_key == key,
+            )
+        )
 
 
 def _entered(connection: Connection, now: float, keys: Sequence[str]) -> set[str]:
@@ -127,10 +172,8 @@ def _entered(connection: Connection, now: float, keys: Sequence[str]) -> set[str
     entered: set[str] = set()
     for batch in batches(keys):
         made = connection.execute(
-            build(condemned)
-            .values([{"object_key": key, "at": now} for key in batch])
-            .on_conflict_do_nothing()
-            .returning(condemned.c.object_key)
+            build(condemned).on_conflict_do_nothing().returning(condemned.c.object_key),
+            [{"object_key": key, "at": now} for key in batch],
         )
         entered.update(made.scalars())
     return entered

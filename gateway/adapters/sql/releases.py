@@ -42,6 +42,7 @@ _ACTIVE = (
         embedding_spaces.c.dimension,
         embedding_spaces.c.text_form,
         releases.c.config,
+        releases.c.model_adapter,
     )
     .select_from(
         knowledge_bases.join(
@@ -81,6 +82,7 @@ def _active(row: Row[*tuple[Any, ...]]) -> RetrievalRelease:
         space=space,
         collection=space.collection,
         config=config_from(row.config),
+        model=row.model_adapter,
     )
 
 
@@ -196,4 +198,5 @@ def _record(row: Row[Any]) -> ReleaseRecord:
         activated_at=row.activated_at,
         error=row.error,
         barrier=None if row.barrier is None else json.loads(row.barrier),
+        model=row.model_adapter,
     )

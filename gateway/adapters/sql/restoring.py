@@ -5,10 +5,12 @@ from collections.abc import Mapping
 from sqlalchemy import Connection, delete, select, update
 
 from gateway.access.authorizer import TenantStamp
+from gateway.adapters.sql import journal
 from gateway.adapters.sql.access import INCARNATION
 from gateway.adapters.sql.rows import fresh_id, insert_missing
-from gateway.adapters.sql.tables import meta
+from gateway.adapters.sql.tables import meta, tasks
 from gateway.errors import ConfigurationError, RestoreUnconfirmed
+from gateway.ingest.task import TaskState
 
 _FINISHED = "restore_finished"
 _META = select(meta.c.key, meta.c.value)
@@ -38,6 +40,23 @@ def note(connection: Connection) -> Mapping[str, str]:
     return {} if values.pop(INCARNATION, "") else values
 
 
+def give_back_tasks(connection: Connection) -> None:
+    """What ran when the backup was made runs no more; whoever may still hold it finds a higher fence. The
+    start that it was in is no attempt, since nobody vanished; the time since the backup is no working time.
+    """
+    connection.execute(
+        update(tasks)
+        .where(tasks.c.state == TaskState.RUNNING.value)
+        .values(
+            state=TaskState.PENDING.value,
+            fence=tasks.c.fence + 1,
+            attempts=tasks.c.attempts - 1,
+            worker=None,
+            lease_until=None,
+        )
+    )
+
+
 def finish(connection: Connection, now: float) -> None:
     """Everything is back; only the operator's word is missing."""
     if not is_confirmed(connection):
@@ -54,6 +73,7 @@ def confirm(connection: Connection) -> bool:
         return False
     if _FINISHED not in values:
         raise ConfigurationError("restore_unfinished", "run the same qa-gateway restore again: it goes on")
+    journal.forget_sent(connection)
     connection.execute(delete(meta).where(meta.c.key != INCARNATION))
     connection.execute(update(meta).where(meta.c.key == INCARNATION).values(value=fresh_id("inc")))
     return True

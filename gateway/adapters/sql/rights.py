@@ -18,7 +18,8 @@ def set_acl(connection: Connection, now: float, change: AclChange) -> ChangedAcl
     if kb is None or before is None:
         raise NotFound("there is no such document")
     if before == change.acl:
-        return ChangedAcl(change.document_id, change.acl, narrowed=False, task_id=None)
+        task_id = moves.queue(connection, now, kb, change.document_id, change.deadline_s)
+        return ChangedAcl(change.document_id, change.acl, narrowed=False, task_id=task_id)
     connection.execute(
         update(documents)
         .where(documents.c.document_id == change.document_id)

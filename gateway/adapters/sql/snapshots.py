@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, and_, bindparam, exists, func, insert, or_, select, update
 
 from gateway.access.authorizer import DocumentRef
-from gateway.adapters.sql import configs
+from gateway.adapters.sql import configs, models
 from gateway.adapters.sql import releases as release_rows
 from gateway.adapters.sql.claims import held
 from gateway.adapters.sql.rows import fresh_id, insert_missing, locked_kb
@@ -98,7 +98,12 @@ _CHUNKS_OF_RELEASE = (
 
 
 def begin(
-    connection: Connection, now: float, claim: TaskClaim, space: EmbeddingSpace, config: RetrievalConfig
+    connection: Connection,
+    now: float,
+    claim: TaskClaim,
+    space: EmbeddingSpace,
+    config: RetrievalConfig,
+    model: str,
 ) -> ReleasePlan:
     task = held(connection, claim)
     kb = locked_kb(connection, claim.kb_id)
@@ -107,7 +112,8 @@ def begin(
     planned = _planned(connection, kb.kb_id)
     manifest_hash = _manifest_hash(planned)
     config = configs.standing(connection, kb, space, config)
-    unchanged = _unchanged(connection, kb, manifest_hash, space, config)
+    model = models.standing(connection, kb, model)
+    unchanged = _unchanged(connection, kb, manifest_hash, space, config, model)
     plan = ReleasePlan(
         release_id=_release_id(connection, task),
         tenant=kb.tenant,
@@ -121,6 +127,7 @@ def begin(
         manifest_hash=manifest_hash,
         documents=planned,
         unchanged_release=unchanged,
+        model=model,
     )
     if unchanged is None:
         _keep(connection, now, claim, kb, plan)
@@ -207,15 +214,21 @@ def rehash(connection: Connection, release_id: str) -> None:
 
 
 def _unchanged(
-    connection: Connection, kb: Row[Any], manifest_hash: str, space: EmbeddingSpace, config: RetrievalConfig
+    connection: Connection,
+    kb: Row[Any],
+    manifest_hash: str,
+    space: EmbeddingSpace,
+    config: RetrievalConfig,
+    model: str,
 ) -> str | None:
-    """The active release, when it is what this build would make."""
+    """The active release, when it is what this build would make; one that names no model is so with any."""
     return connection.execute(
         select(releases.c.release_id).where(
             releases.c.release_id == kb.active_release_id,
             releases.c.manifest_hash == manifest_hash,
             releases.c.space_id == space.space_id,
             releases.c.config == release_rows.config_text(config),
+            releases.c.model_adapter.in_(["", model]),
         )
     ).scalar_one_or_none()
 
@@ -239,6 +252,7 @@ def _keep(connection: Connection, now: float, claim: TaskClaim, kb: Row[Any], pl
             revocation_epoch=plan.revocation_epoch,
             space_id=plan.space.space_id,
             config=release_rows.config_text(plan.config),
+            model_adapter=plan.model,
             manifest_hash=plan.manifest_hash,
             documents=len(plan.documents),
             chunks=sum(len(document.manifest) for document in plan.documents),

@@ -202,6 +202,7 @@ releases = Table(
     number("revocation_epoch"),
     words("space_id", ForeignKey("embedding_spaces.space_id")),
     words("config"),
+    words("model_adapter", server_default=""),  # the one that answers first
     words("manifest_hash"),
     number("documents"),
     number("chunks"),
@@ -226,6 +227,8 @@ activations = Table(
     words("space_id"),
     words("config"),
     words("config_left", nullable=True),  # the config gone back from
+    words("model_adapter", server_default=""),
+    words("model_left", nullable=True),
     moment("at"),
     sqlite_with_rowid=False,
 )

@@ -4,12 +4,13 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, select, update
 
-from gateway.adapters.sql import releases, turns, versions
+from gateway.adapters.sql import askers, releases, turns, versions
 from gateway.adapters.sql.claims import held
 from gateway.adapters.sql.rows import add, fresh_id, known_kb, to_json
 from gateway.adapters.sql.tables import outbox, task_steps, tasks
 from gateway.errors import IllegalTransition
 from gateway.ingest.task import (
+    ASKER_REVOKED,
     CANCELLED,
     Ending,
     TaskClaim,
@@ -18,6 +19,7 @@ from gateway.ingest.task import (
     check_task_transition,
     out_of_attempts,
     out_of_time,
+    waited_too_long,
 )
 from gateway.ingest.uploads import Accepted
 
@@ -74,33 +76,43 @@ def set_total(connection: Connection, task_id: str, total: int) -> None:
 
 
 def accept_release(
-    connection: Connection, now: float, tenant: str, knowledge_base: str, deadline_s: float
+    connection: Connection, now: float, tenant: str, knowledge_base: str, deadline_s: float, subject: str
 ) -> Accepted:
     kb = known_kb(connection, tenant, knowledge_base)
     planned = fresh_id("rel")
-    task_id = add_task(connection, now, TaskKind.RELEASE, kb, deadline_s, planned_release_id=planned)
+    task_id = add_task(
+        connection, now, TaskKind.RELEASE, kb, deadline_s, subject=subject, planned_release_id=planned
+    )
     return Accepted(task_id, (), planned)
 
 
-def claim(connection: Connection, now: float, worker: str, lease_s: float, attempts: int) -> TaskClaim | None:
+def claim(
+    connection: Connection, now: float, worker: str, lease_s: float, attempts: int, wait_s: float
+) -> TaskClaim | None:
     """At most one of a knowledge base runs by the unique index on those that do: needs no isolation."""
-    row = turns.next_task(connection, now, attempts)
+    row = turns.next_task(connection, now, attempts, wait_s)
     return None if row is None else _take(connection, now, row, worker, now + lease_s)
 
 
-def end_the_hopeless(connection: Connection, now: float, attempts: int) -> None:
-    """Tasks without a worker that nobody may claim again: cancelled, out of time, out of attempts."""
+def end_the_hopeless(connection: Connection, now: float, attempts: int, wait_s: float) -> None:
+    """Tasks without a worker that nobody may claim again: cancelled, of somebody revoked, out of time, out of
+    attempts, too old.
+    """
     rows = connection.execute(
-        select(tasks)
-        .where(turns.unowned(now), turns.hopeless(now, attempts))
+        select(tasks, askers.is_gone.label("asker_is_gone"))
+        .where(turns.unowned(now), turns.hopeless(now, attempts, wait_s))
         .order_by(tasks.c.seq)
         .with_for_update(skip_locked=True)
     ).all()
     for row in rows:
         if row.cancel_requested:
             ending = CANCELLED
-        elif row.deadline_at <= now:
+        elif row.asker_is_gone:
+            ending = ASKER_REVOKED
+        elif turns.work_left_s(row) <= 0:
             ending = out_of_time(row.trouble)
+        elif row.created_at <= now - wait_s:
+            ending = waited_too_long(row.trouble)
         else:
             ending = out_of_attempts(row.attempts, row.stage, row.trouble)
         _end(connection, now, row, ending)
@@ -109,6 +121,7 @@ def end_the_hopeless(connection: Connection, now: float, attempts: int) -> None:
 def _take(connection: Connection, now: float, row: Row[Any], worker: str, lease_until: float) -> TaskClaim:
     check_task_transition(TaskState(row.state), TaskState.RUNNING)
     fence = row.fence + 1
+    deadline_at = now + turns.work_left_s(row)
     _change(
         connection,
         now,
@@ -118,6 +131,7 @@ def _take(connection: Connection, now: float, row: Row[Any], worker: str, lease_
         attempts=row.attempts + 1,
         worker=worker,
         lease_until=lease_until,
+        deadline_at=deadline_at,
         not_before=None,
         claimed_at=now,
     )
@@ -129,7 +143,7 @@ def _take(connection: Connection, now: float, row: Row[Any], worker: str, lease_
         kb_id=row.kb_id,
         fence=fence,
         lease_until=lease_until,
-        deadline_at=row.deadline_at,
+        deadline_at=deadline_at,
         activate=row.activate,
         allow_partial=row.allow_partial,
         release_id=row.release_id,

@@ -5,15 +5,25 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, case, func, or_, select
 
+from gateway.adapters.sql import askers
 from gateway.adapters.sql.server import is_postgres
 from gateway.adapters.sql.tables import tasks
-from gateway.ingest.task import TASK_RANKS, TaskState
+from gateway.ingest.task import TASK_RANKS, WAIT_S, TaskState
 
 _RANK = case({kind.value: rank for kind, rank in TASK_RANKS.items()}, value=tasks.c.kind)
 #: held until the transaction ends; the number is any that nothing else locks in this database
 _ALONE = select(func.pg_advisory_xact_lock(7_421_017))
 _PENDING = tasks.c.state == TaskState.PENDING.value
 _RUNNING = tasks.c.state == TaskState.RUNNING.value
+_STOPPED_AT = case((_PENDING, tasks.c.updated_at), else_=tasks.c.lease_until)
+
+
+def work_left_s(row: Row[Any]) -> float:
+    """Of a task that no worker has a right to: no time counts since its worker stopped, or since it came. A
+    waiting task's ``updated_at`` is that moment.
+    """
+    stopped_at = row.updated_at if row.state == TaskState.PENDING.value else row.lease_until
+    return float(row.deadline_at - stopped_at)
 
 
 def unowned(now: float) -> ColumnElement[bool]:
@@ -21,16 +31,24 @@ def unowned(now: float) -> ColumnElement[bool]:
     return or_(_PENDING, and_(_RUNNING, tasks.c.lease_until <= now))
 
 
-def hopeless(now: float, attempts: int) -> ColumnElement[bool]:
-    """Tasks that nobody may claim again: cancelled, out of time, out of attempts."""
-    return or_(tasks.c.cancel_requested.is_(True), tasks.c.deadline_at <= now, tasks.c.attempts >= attempts)
+def hopeless(now: float, attempts: int, wait_s: float = WAIT_S) -> ColumnElement[bool]:
+    """Tasks without a worker that nobody may claim again: cancelled, of somebody revoked, out of time, out of
+    attempts, too old.
+    """
+    return or_(
+        tasks.c.cancel_requested.is_(True),
+        tasks.c.deadline_at <= _STOPPED_AT,
+        tasks.c.created_at <= now - wait_s,
+        tasks.c.attempts >= attempts,
+        askers.is_gone,
+    )
 
 
-def next_task(connection: Connection, now: float, attempts: int) -> Row[Any] | None:
+def next_task(connection: Connection, now: float, attempts: int, wait_s: float) -> Row[Any] | None:
     """Locked until the transaction ends; those that another worker is just taking are passed over."""
     if is_postgres(connection):  # one claim after the other, so that each sees whose turn the last one was
         connection.execute(_ALONE)
-    claimable = and_(_claimable(now), ~hopeless(now, attempts))
+    claimable = and_(_claimable(now), ~hopeless(now, attempts, wait_s))
     for tenant in _tenants(connection, now, claimable):
         row = connection.execute(
             select(tasks)

@@ -34,17 +34,18 @@ _UNTIL = (
 _SPAN = r"valid(?:ity)?(?:\s+period)?|effective(?:\s+period)?|有效期限|有效期|有效时间"
 _TO = r"(?:to|until|till|through|thru|and|[-–—~～]|至|到)"
 _FLAGS = re.IGNORECASE | re.VERBOSE
+# Runs of marks and blanks are possessive: a line of nothing else takes time in proportion to its length.
 #: a line begins with the statement, or a label with a colon stands in it
 _FIRST = re.compile(
-    rf"""(?:\A\s*(?:[-*•>\#|]+\s*)*(?P<label>{_UNTIL}|{_FROM}|{_SPAN})\s*[:：]?\s*(?:is\s+)?
-    |(?<![a-z])(?<!not\ )(?P<named>{_UNTIL}|{_FROM}|{_SPAN})\s*[:：]\s*){_DAY}""",
+    rf"""(?:\A[-*•>\#|\s]*+(?P<label>{_UNTIL}|{_FROM}|{_SPAN})\s*+[:：]?\s*+(?:is\s+)?
+    |(?<![a-z])(?<!not\ )(?P<named>{_UNTIL}|{_FROM}|{_SPAN})\s*+[:：]\s*+){_DAY}""",
     _FLAGS,
 )
-_SECOND = re.compile(rf"[\s,，;；|]*(?P<label>{_UNTIL}|{_FROM}|{_TO})\s*[:：]?\s*{_DAY}", _FLAGS)
+_SECOND = re.compile(rf"[\s,，;；|]*+(?P<label>{_UNTIL}|{_FROM}|{_TO})\s*+[:：]?\s*+{_DAY}", _FLAGS)
 _DATE = re.compile(_DAY, _FLAGS)
 #: what may follow a statement: the end of its line or sentence, a mark, the next label
 _END = re.compile(
-    r"""\s*(?:起?(?:正式)?(?:生效|施行|实施|执行)|起|止)?\s*
+    r"""\s*+(?:起?(?:正式)?(?:生效|施行|实施|执行)|起|止)?\s*+
     (?:\Z|[.。](?:\s|\Z)|[;；|·(（]|(?<=\s)[A-Z][\w\ -]{0,24}[:：]|[\u4e00-\u9fff]{2,8}[:：])""",
     re.VERBOSE,
 )

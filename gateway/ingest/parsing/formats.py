@@ -92,8 +92,9 @@ _BINARY_MARKS = {
     b"\x7fELF": "a program",
     b"SQLite format 3": "a SQLite database",
 }
+# Possessive: a page that goes on otherwise is given up at once, however many comments stand above that place.
 _PAGE = re.compile(
-    rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html)\b",
+    rb"(?:\xef\xbb\xbf)?\s*+(?:<\?xml[^>]*+>\s*+)?(?><!--.*?-->\s*+)*+<(?:!doctype\s+html|html)\b",
     re.IGNORECASE | re.DOTALL,
 )
 

@@ -14,8 +14,8 @@ STEP_CHARS = 160
 #: the longest question with its answer that is kept as one QA block, in characters
 QA_CHARS = 1600
 
-_QUESTION = re.compile(r"\s*(?:Q|Question|问|问题|提问)\s*\d{0,4}\s*[:：.、]", re.IGNORECASE)
-_ANSWER = re.compile(r"\s*(?:A|Answer|答|答案|回答|答复)\s*\d{0,4}\s*[:：.、]", re.IGNORECASE)
+_QUESTION = re.compile(r"\s*(?:Q|Question|问|问题|提问)\s*+\d{0,4}\s*+[:：.、]", re.IGNORECASE)
+_ANSWER = re.compile(r"\s*(?:A|Answer|答|答案|回答|答复)\s*+\d{0,4}\s*+[:：.、]", re.IGNORECASE)
 _ANSWERS = (BlockKind.TEXT, BlockKind.LIST, BlockKind.CODE)
 
 

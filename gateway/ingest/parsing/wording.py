@@ -7,7 +7,7 @@ _CJK = r"[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef]"
 _CJK_END = re.compile(rf"{_CJK}\Z")
 _CJK_START = re.compile(_CJK)
 _SPACED_CJK = re.compile(rf"(?<={_CJK}) +(?={_CJK})")
-_BROKEN_WORD = re.compile(r"([^\W\d_]{2,})[-\u2010\u00ad]\Z")
+_BROKEN_WORD = re.compile(r"(?<![^\W\d_])([^\W\d_]{2,}+)[-\u2010\u00ad]\Z")
 _WORD_REST = re.compile(r"[^\W\d_]+")
 _WORDS = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
 _SENTENCE_END = re.compile(r"[.!?。！？:：;；][\"'”’)\]）」』]*\Z")

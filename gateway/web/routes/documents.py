@@ -1,11 +1,12 @@
 """/v1/documents: upload, look, delete."""
 
 import hashlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import PurePosixPath
 
 import orjson
+from anyio import to_thread
 from starlette.datastructures import FormData, UploadFile
 from starlette.requests import Request
 from starlette.responses import Response
@@ -26,6 +27,7 @@ from gateway.web.services import Services
 
 _FILE_FIELD = "file"
 _MAX_FILES = 200
+_BATCH_BYTES = 4 * 1024 * 1024
 _MAX_FIELDS = 1000
 _SOURCE_MAX_CHARS = 500
 
@@ -45,20 +47,25 @@ async def upload(request: Request) -> Response:
         acl = Acl.parse(fields.allow, fields.deny)
         files = _files(form, fields, services.settings.document_max_bytes)
         await _check_types(ImportPolicy(services.settings.import_types), files)
-        documents = [await _stored(services, principal, source, file, fields, acl) for source, file in files]
-    accepted = await services.catalog.accept_import(
-        ImportRequest(
-            tenant=principal.tenant,
-            knowledge_base=fields.knowledge_base,
-            subject=principal.subject,
-            documents=tuple(documents),
-            activate=fields.activate,
-            allow_partial=fields.allow_partial,
-            deadline_s=services.settings.task_deadline_s,
-            idempotency_key=key,
-            request_hash=_request_hash(documents, fields),
+        documents = [
+            document
+            for batch in _batches(files)
+            for document in await _stored(services, principal, batch, fields, acl)
+        ]
+        accepted = await services.catalog.accept_import(
+            ImportRequest(
+                tenant=principal.tenant,
+                knowledge_base=fields.knowledge_base,
+                subject=principal.subject,
+                documents=tuple(documents),
+                activate=fields.activate,
+                allow_partial=fields.allow_partial,
+                deadline_s=services.settings.task_deadline_s,
+                idempotency_key=key,
+                request_hash=_request_hash(documents, fields),
+            )
         )
-    )
+        await _put_lost(services, files, documents)
     services.wake_worker()
     services.feed.announce()  # a document's new version may have a narrower ACL
     return JsonResponse(
@@ -113,7 +120,7 @@ async def _check_types(policy: ImportPolicy, files: list[tuple[str, UploadFile]]
     if policy.is_open:
         return
     for source, file in files:
-        policy.check(source, _media_type(file), await file.read())
+        await to_thread.run_sync(policy.check, source, _media_type(file), await file.read())
         await file.seek(0)
 
 
@@ -121,27 +128,62 @@ def _media_type(file: UploadFile) -> str:
     return (file.content_type or "").partition(";")[0].strip().lower()
 
 
+def _batches(files: list[tuple[str, UploadFile]]) -> Iterator[list[tuple[str, UploadFile]]]:
+    """Files that memory holds at once."""
+    batch: list[tuple[str, UploadFile]] = []
+    size = 0
+    for source, file in files:
+        batch.append((source, file))
+        size += file.size or 0
+        if size >= _BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
 async def _stored(
     services: Services,
     principal: Principal,
-    source: str,
-    file: UploadFile,
+    files: list[tuple[str, UploadFile]],
     fields: DocumentFields,
     acl: Acl,
-) -> NewDocument:
-    """Puts the original into the object store, named by its content."""
-    content = await file.read()
-    sha256 = hashlib.sha256(content).hexdigest()
+) -> list[NewDocument]:
+    """Puts the originals into the object store, named by their content."""
     tenant = hashlib.sha256(principal.tenant.encode()).hexdigest()[:32]
-    key = f"originals/{tenant}/{sha256}"
-    await services.objects.put(key, content)  # also when it is there: a damaged one is healed by a new upload
+    contents: dict[str, bytes] = {}
+    documents = []
+    for source, file in files:
+        content = await file.read()
+        sha256 = hashlib.sha256(content).hexdigest()
+        key = f"originals/{tenant}/{sha256}"
+        contents[key] = content
+        documents.append(_document_of(source, file, key, sha256, len(content), fields, acl))
+    # Also when they are there: a damaged one is healed by a new upload.
+    await services.objects.put_all(contents)
+    return documents
+
+
+async def _put_lost(
+    services: Services, files: list[tuple[str, UploadFile]], documents: list[NewDocument]
+) -> None:
+    """Once more what a clean-up of the same bytes took away before they were accepted; now nobody may."""
+    for (_, file), document in zip(files, documents, strict=True):
+        if not await services.objects.exists(document.original_key):
+            await file.seek(0)
+            await services.objects.put(document.original_key, await file.read())
+
+
+def _document_of(
+    source: str, file: UploadFile, key: str, sha256: str, size: int, fields: DocumentFields, acl: Acl
+) -> NewDocument:
     return NewDocument(
         source=source,
         uri=source,
         media_type=_media_type(file),
         original_key=key,
         content_sha256=sha256,
-        size_bytes=len(content),
+        size_bytes=size,
         acl=acl,
         category=fields.category,
         valid_from=fields.valid_from,

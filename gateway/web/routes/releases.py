@@ -1,6 +1,8 @@
 """/v1/releases: build, compare, activate, roll back. /v1/revocations: revoke, list, lift."""
 
 import time
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -59,11 +61,16 @@ async def activate_release(request: Request) -> Response:
 
 
 async def roll_back_release(request: Request) -> Response:
-    """The revision and all that it says, or the retrieval config alone."""
+    """The revision and all that it says, or the retrieval config or the model adapter alone."""
     services, principal = await caller(request, "release")
     body = await json_body(request, "knowledge_base", "what", "expected_sequence")
     name = checked_text(body.get("knowledge_base"), "knowledge_base", _NAME_MAX_CHARS)
-    ways = {"release": services.catalog.roll_back, "config": services.catalog.roll_back_config}
+    catalog, configured = services.catalog, services.settings.model_adapters
+    ways: Mapping[str, Callable[..., Awaitable[Activation]]] = {
+        "release": catalog.roll_back,
+        "config": catalog.roll_back_config,
+        "model": partial(catalog.roll_back_model, configured=configured),
+    }
     what = field(body, "what", str) or "release"
     if what not in ways:
         raise InvalidField(f"what is one of {', '.join(ways)}")
@@ -196,6 +203,7 @@ def _release(release: ReleaseRecord) -> dict[str, object]:
         "embedding_space_id": release.space_id,
         "retrieval_config": release.config.version,
         "calibrated": release.config.calibrated,
+        "model_adapter": release.model or None,
         "documents": release.documents,
         "chunks": release.chunks,
         "created_at": release.created_at,

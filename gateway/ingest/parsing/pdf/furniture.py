@@ -21,7 +21,7 @@ _PAGE_NUMBER = re.compile(
 )
 _OUTER_NUMBER = re.compile(r"(\d{1,4})\s+\D.*|.*\D\s(\d{1,4})", re.DOTALL)
 #: "2.1 Limits . . . . . 14"
-_CONTENTS_ENTRY = re.compile(r".*(?:(?:[.·…]\s?){5,}|…{2,})\s*(?:\d{1,4}|[ivxl]{1,6})", re.IGNORECASE)
+_CONTENTS_ENTRY = re.compile(r".*(?:(?:[.·…]\s?){5}|…{2})\s*(?:\d{1,4}|[ivxl]{1,6})", re.IGNORECASE)
 
 
 def without_furniture(pages: Sequence[Sequence[_Item]]) -> list[list[_Item]]:

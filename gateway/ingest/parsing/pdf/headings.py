@@ -62,6 +62,6 @@ def _may_be_heading(line: Line) -> bool:
 def _is_bold_heading(line: Line, body: float) -> bool:
     if not line.bold or line.size < body * 0.95 or len(line.text) > _BOLD_CHARS:
         return False
-    if re.match(r"(?:Q|A|问|答)\s*\d{0,3}\s*[:：]", line.text):
+    if re.match(r"(?:Q|A|问|答)\s*+\d{0,3}\s*+[:：]", line.text):
         return False
     return asks(line.text) or not line.text.endswith(_ENDS_LIKE_TEXT)

@@ -18,6 +18,7 @@ BUILT_IN = {
 
 _EPOCH, _EPOCH_1904 = datetime(1899, 12, 30), datetime(1904, 1, 1)
 _LAST_DAY = 2_958_465  # the last day of the year 9999
+_CODE_CHARS = 255  # Excel takes no longer ones
 _TOKEN = re.compile(
     r'"([^"]*)"|\\(.)|\[\$([^\]-]*)[^\]]*\]|(\[h+\]|\[m+\]|\[s+\])|\[[^\]]*\]|[_*].|(.)', re.I | re.S
 )
@@ -57,7 +58,7 @@ def _format(code: str) -> _Format:
     """Of a format's first section. An empty one, a fraction, or one that is too odd, means General."""
     letters, literal, digits, before = "", "", "", ""
     elapsed = False
-    for match in _TOKEN.finditer(code.partition(";")[0]):
+    for match in _TOKEN.finditer(code[:_CODE_CHARS].partition(";")[0]):
         quoted, escaped, currency, spent, char = match.groups()
         text = quoted or escaped or currency or ""
         if spent:

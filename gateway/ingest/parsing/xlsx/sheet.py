@@ -6,8 +6,9 @@ from typing import IO
 from xml.parsers import expat
 
 from gateway.errors import DocumentRejected
+from gateway.ingest.parsing.archive import refuse_declarations
 from gateway.ingest.parsing.xlsx.number import shown
-from gateway.ingest.parsing.xlsx.workbook import CellFormat, Workbook
+from gateway.ingest.parsing.xlsx.workbook import CellFormat, Workbook, whole
 
 #: in all sheets together
 MAX_CELLS = 500_000
@@ -34,10 +35,11 @@ class Sheet:
 
 
 def read_sheet(stream: IO[bytes], workbook: Workbook, cells_left: int = MAX_CELLS) -> Sheet:
-    """Raises DocumentRejected corrupt or too_complex."""
+    """Raises DocumentRejected corrupt, too_complex, or bomb (see ``refuse_declarations``)."""
     reader = _Reader(workbook, cells_left)
     parser = expat.ParserCreate(namespace_separator=" ")
     parser.buffer_text = True
+    parser.StartDoctypeDeclHandler = refuse_declarations
     parser.StartElementHandler = reader.start
     parser.EndElementHandler = reader.end
     parser.CharacterDataHandler = reader.text
@@ -65,8 +67,7 @@ class _Reader:
     def start(self, name: str, attributes: dict[str, str]) -> None:
         match self._local(name):
             case "row":
-                number = attributes.get("r", "")
-                self._row = int(number) - 1 if number.isdigit() else self._row + 1
+                self._row = whole(attributes.get("r", ""), self._row + 2) - 1
                 self._column = -1
             case "c":
                 self._place(attributes.get("r", ""))
@@ -112,8 +113,9 @@ class _Reader:
 
     def _finish(self) -> None:
         form = _PLAIN
-        if self._style.isdigit() and int(self._style) < len(self._workbook.formats):
-            form = self._workbook.formats[int(self._style)]
+        style = whole(self._style, -1)
+        if 0 <= style < len(self._workbook.formats):
+            form = self._workbook.formats[style]
         text = self._value("".join(self._parts), form)
         if not text.isalnum():
             text = re.sub(r"\s+", " ", text).strip()
@@ -129,7 +131,7 @@ class _Reader:
     def _value(self, raw: str, form: CellFormat) -> str:
         match self._type:
             case "s":
-                at = int(raw) if raw.isdigit() else -1
+                at = whole(raw, -1)
                 return self._workbook.texts[at] if 0 <= at < len(self._workbook.texts) else ""
             case "b":
                 return "TRUE" if raw == "1" else "FALSE" if raw else ""

@@ -1,5 +1,6 @@
 """Workbook: what all sheets of an XLSX file share: texts, formats, and which sheets can be seen."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from xml.etree.ElementTree import Element
@@ -7,6 +8,8 @@ from xml.etree.ElementTree import Element
 from gateway.errors import DocumentRejected
 from gateway.ingest.parsing.archive import OfficePackage
 from gateway.ingest.parsing.xlsx.number import BUILT_IN
+
+_WHOLE = re.compile(r"[0-9]{1,9}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,11 @@ def read_workbook(package: OfficePackage) -> Workbook:
     )
 
 
+def whole(text: str, default: int) -> int:
+    """A number as XML writes it; ``default`` where it is none, or larger than any in a workbook."""
+    return int(text) if _WHOLE.fullmatch(text) else default
+
+
 def _visible(listed: Element, targets: dict[str, str]) -> Iterator[tuple[str, str]]:
     for sheet in listed:
         target = targets.get(sheet.get("id", ""))
@@ -59,18 +67,15 @@ def _formats(root: Element | None) -> Iterator[CellFormat]:
     if root is None:
         return
     codes = {
-        int(form.get("numFmtId", "0")): form.get("formatCode", "")
+        whole(form.get("numFmtId", ""), -1): form.get("formatCode", "")
         for form in _children(root.find("numFmts"), "numFmt")
-        if form.get("numFmtId", "").isdigit()
     }
     bold = [
         switch is not None and switch.get("val", "1") not in ("0", "false")
         for switch in (font.find("b") for font in _children(root.find("fonts"), "font"))
     ]
     for form in _children(root.find("cellXfs"), "xf"):
-        number, font = form.get("numFmtId", "0"), form.get("fontId", "0")
-        code = int(number) if number.isdigit() else 0
-        at = int(font) if font.isdigit() else 0
+        code, at = whole(form.get("numFmtId", ""), 0), whole(form.get("fontId", ""), 0)
         yield CellFormat(codes.get(code, BUILT_IN.get(code, "")), at < len(bold) and bold[at])
 
 
