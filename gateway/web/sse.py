@@ -14,6 +14,9 @@ from gateway.stream.session import CloseReason, Session
 from gateway.web.connection import Connection, connection_of
 
 _LOOK_S = 0.005
+#: on SIGTERM the registry drains and the stuck are cut off; the library's own exit watcher, which leaves answers
+#: without an end, has to come after all that
+_AFTER_DRAIN_S = 10
 
 _NAMES = {kind: name.encode() for kind, name in EVENT_NAMES.items()}
 
@@ -112,8 +115,7 @@ async def stream_session(
         sep="\n",
         ping=settings.heartbeat_s,
         ping_message_factory=_heartbeat,
-        # On SIGTERM the registry drains; the library's own exit watcher only comes after that.
-        shutdown_grace_period=settings.drain_s + 1,
+        shutdown_grace_period=settings.drain_s + _AFTER_DRAIN_S,
     )
     connection = connection_of(scope)
     if connection is not None:
@@ -150,7 +152,7 @@ async def stream_frames(
         sep="\n",
         ping=settings.heartbeat_s,
         ping_message_factory=_heartbeat,
-        shutdown_grace_period=settings.drain_s + 1,
+        shutdown_grace_period=settings.drain_s + _AFTER_DRAIN_S,
     )
     connection = connection_of(scope)
     if connection is not None:

@@ -217,7 +217,7 @@ async def test_a_foreign_name_gets_the_answer_of_an_unknown_one(
     before = await tenants.kept_of("acme")
     foreign = await tenants.send(door, "globex", **filled(True))
     assert foreign == await tenants.send(door, "globex", **filled(False))
-    assert foreign[0] == 404 or foreign[2] in ({"documents": []}, {"releases": []})
+    assert foreign[0] == 404 or foreign[2].get("documents", foreign[2].get("releases")) == []
     assert "7421" not in repr(foreign)
     assert await tenants.kept_of("acme") == before
     assert tenants.world.model.called == 1

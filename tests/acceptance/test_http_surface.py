@@ -334,7 +334,7 @@ async def revoke(gateway: Api, kind: str, subject: str) -> str:
     operator = gateway.world.token(subject="operator", groups=(), scopes=ALL_SCOPES)
     head, answer = await gateway.send("POST", "/v1/revocations", body, token=operator)
     assert head.status == 201
-    assert set(answer) == {"revocation_id", "revocation_epoch"}
+    assert set(answer) == {"revocation_id", "revocation_epoch", "task_id"}
     return str(answer["revocation_id"])
 
 

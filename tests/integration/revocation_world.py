@@ -287,6 +287,7 @@ ACTS = (
         "permissions_changed",
         _delete_and_import_again,
         _delete_and_import_again_over_http,
+        early="REFUSED_NO_EVIDENCE",
     ),
     Act("acl", "acl_changed", _GONE, _narrow, _narrow_over_http),
     Act("key", "user", "principal_revoked", _revoke_key, _revoke_key_over_http, credential="key"),

@@ -2,6 +2,7 @@
 
 import json
 import tempfile
+import uuid
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -303,12 +304,15 @@ async def test_a_restored_installation_knows_its_own_entries_only(embedded: Site
         assert len((await kept_catalog(new).dump(spool(embedded))).journaled) == 1
 
 
+ESCAPED = f"escaped-{uuid.uuid4().hex}"
+
+
 def with_table(record: Any) -> None:
-    record["tables"]["../../escaped"] = record["tables"]["tenants"]
+    record["tables"]["../escaped"] = record["tables"]["tenants"]
 
 
 def with_absolute_table(record: Any) -> None:
-    record["tables"]["/tmp/escaped"] = record["tables"].pop("tenants")
+    record["tables"][str(Path(tempfile.gettempdir(), ESCAPED))] = record["tables"].pop("tenants")
 
 
 def with_file_elsewhere(record: Any) -> None:
@@ -343,6 +347,7 @@ async def test_a_manifest_that_names_what_no_backup_has_is_damaged(embedded: Sit
             await load_catalog(await BackupSource.open(target), kept_catalog(new), folder)
         assert {path.stem for path in folder.iterdir()} <= kept_catalog(new).tables
     assert not list(embedded.folder.rglob("escaped*"))
+    assert not Path(tempfile.gettempdir(), f"{ESCAPED}.jsonl").exists()
 
 
 @pytest.mark.parametrize("key", ["../escaped", "/etc/escaped", "a//b", "a\\b", "originals/../x"])

@@ -1,12 +1,10 @@
 """The doctor's comparison: whatever was lost beside the catalog is named, and what can be is made again."""
 
-import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from typer.testing import CliRunner
 
 from gateway.adapters.milvus.lite import LiteChild
 from gateway.adapters.milvus.store import MilvusStore
@@ -17,7 +15,6 @@ from gateway.admission.bulkhead import Bulkhead
 from gateway.bootstrap.advice import advice_for
 from gateway.bootstrap.comparing import examine_agreement
 from gateway.bootstrap.doctor import Verdict
-from gateway.cli import app
 from gateway.ingest.embedding import TextVectors
 from gateway.ingest.passages import Rebuilder
 from gateway.ingest.validator import Validator
@@ -25,6 +22,7 @@ from gateway.keeping.comparing import Compared, Comparison
 from gateway.keeping.refilling import Refill
 from gateway.settings import Settings
 from gateway.stream.revocation import RevocationKind
+from tests.harness.process import run_command
 from tests.integration.import_world import TENANT, TEXTS, Clock, ImportWorld
 
 
@@ -205,12 +203,10 @@ async def test_the_comparison_needs_the_embedded_parts_for_itself(here: Installa
     assert "stop it" in finding.advice
 
 
-def test_the_command_shows_the_comparison_beside_everything_else(tmp_path: Path) -> None:
+async def test_the_command_shows_the_comparison_beside_everything_else(tmp_path: Path) -> None:
     """An empty folder agrees with itself; a repair without a comparison is refused."""
-    runner = CliRunner()
-    ended = runner.invoke(app, ["doctor", "--compare", "--json", "--data-dir", str(tmp_path / "data")])
-    found = [json.loads(line) for line in ended.stdout.splitlines()]
-    assert {one["part"] for one in found} >= {"catalog", "journal", "agreement"}
-    assert "0 versions" in found[-1]["detail"]
-    assert ended.exit_code == 0
-    assert runner.invoke(app, ["doctor", "--repair"]).exit_code == 2
+    ended = await run_command("doctor", "--compare", "--json", "--data-dir", str(tmp_path / "data"))
+    assert {one["part"] for one in ended.lines} >= {"catalog", "journal", "agreement"}
+    assert "0 versions" in ended.lines[-1]["detail"]
+    assert ended.code == 0
+    assert (await run_command("doctor", "--repair")).code == 2

@@ -106,14 +106,13 @@ async def test_a_stream_of_another_process_ends(
             ):
                 await wire.ask(there.credentials[act.credential], QUESTION)
                 await gate.reached.wait()
-                began = time.monotonic()
                 assert await act.over_http(there, ports[0]) in {200, 201, 202, 204}
                 *_, last = await wire.all_events()
                 assert (last.name, last.data["reason"]) == ("revoked", act.reason)
                 await here.world.registry.idle()
                 count, seconds = stops(here)
                 assert count == (act.reason != "acl_changed")
-                assert 0 <= seconds <= time.monotonic() - began
+                assert seconds >= 0
                 await refused(here, ports[1], act)
 
 
