@@ -14,8 +14,8 @@ from gateway.stream.session import CloseReason, Session
 from gateway.web.connection import Connection, connection_of
 
 _LOOK_S = 0.005
-#: on SIGTERM the registry drains and the stuck are cut off; the library's own exit watcher, which leaves answers
-#: without an end, has to come after all that
+#: on SIGTERM the registry drains, and the stuck are cut off; only then may the library's own exit watcher
+#: come, which leaves answers without an end
 _AFTER_DRAIN_S = 10
 
 _NAMES = {kind: name.encode() for kind, name in EVENT_NAMES.items()}
