@@ -71,7 +71,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 #: modules whose tests on servers, or all of whose tests, only ``make soak`` runs: others are about the same
 #: kinds (the contract suites about hostile names, the adapters' own tests about restarts)
 _SOAK_ON_SERVERS = {"test_hostile_names", "test_model_endpoint", "test_cli", "test_sample_questions"}
-_SOAK = {"test_two_processes"}
+_SOAK = {"test_two_processes", "test_restore_losses", "test_doctor_moves"}
 #: modules that need a store of rows for what they are about once: all else of them runs on twins, and
 #: ``make soak`` runs all of it on Lite
 _ONCE_ON_LITE = {

@@ -88,7 +88,7 @@ def side(
 
 
 @pytest.mark.fault("FLT-5")
-@counts
+@pytest.mark.parametrize("count", [pytest.param(FULL, marks=pytest.mark.soak)])
 async def test_three_workers(tmp_path: Path, count: int, side: Servers, evidence: Note) -> None:
     """On PostgreSQL and a Milvus server: whichever worker is at it, another one goes on."""
     ledger = Ledger.seeded(SEED)
