@@ -224,7 +224,7 @@ async def test_an_abandoned_task_leaves_no_release_in_the_making(world: World) -
     """Its worker is gone, and nobody may try again."""
     await world.import_ready(upload("a"))
     _, plan = await _begun(world)
-    world.clock.advance(10_000)
+    world.clock.advance(8 * 86_400)
     assert await world.catalog.claim("worker", 30, 5) is None
     assert (await _record(world, plan.release_id)).state is ReleaseState.FAILED
 

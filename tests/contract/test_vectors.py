@@ -291,6 +291,7 @@ async def test_deleting_a_document_of_a_hostile_name_deletes_it_alone(
     assert await store.count(SPACE, revision) == 1
 
 
+@pytest.mark.soak
 async def test_a_store_lists_its_revisions(store: Store, revision: str) -> None:
     """Each with its rows, whoever made it; one that was dropped or lost its last row isn't listed."""
     names = [f"{revision} {name}" for name in ("kept", "dropped", "emptied", 'odd "name\\')]
@@ -303,6 +304,7 @@ async def test_a_store_lists_its_revisions(store: Store, revision: str) -> None:
     assert await store.revisions(EmbeddingSpace("never/made", "test", 3)) == {}
 
 
+@pytest.mark.soak
 async def test_a_listing_goes_past_one_page_of_rows(store: Store, revision: str) -> None:
     """A collection is read in bounded parts, here of four rows."""
     await store.prepare(WIDE)
