@@ -10,14 +10,13 @@ from gateway.ingest.objects import ObjectStore
 from gateway.ingest.passages import Rebuild, passages_of
 from gateway.ingest.plan import PlannedDocument, ReleasePlan
 from gateway.ingest.reasons import DOCUMENT_REASONS
-from gateway.ingest.rows import TermCounter, rows_of, texts_of
+from gateway.ingest.rows import BATCH_ROWS, TermCounter, groups_of, rows_of, texts_of
 from gateway.ingest.task import TaskClaim
 from gateway.ingest.validator import sample_positions
 from gateway.ingest.version import VectorPlace
 from gateway.retrieval.chunk import embedded_text
 from gateway.retrieval.store import Row
 
-_BATCH_ROWS = 500
 #: texts whose vectors go into one file: what a crash costs at the most
 _EMBEDDED_AT_ONCE = 512
 
@@ -55,16 +54,18 @@ class Filling:
     async def batches(self) -> AsyncIterator[list[Row]]:
         """All rows. Raises DocumentUnusable, what the parts raise, and StaleFence."""
         batch: list[Row] = []
-        for done, group in _groups(self._plan.documents):
+        done = 0
+        for group in groups_of(self._plan.documents):
             await self._progress("indexing", done)
             await self._embed_missing(group, done)
             async for row in rows_of(
                 self._plan, group, self._objects, self._versions, self._files, self._rebuild
             ):
                 batch.append(self._counted(row))
-                if len(batch) == _BATCH_ROWS:
+                if len(batch) == BATCH_ROWS:
                     yield batch
                     batch = []
+            done += len(group)
         if batch:
             yield batch
 
@@ -118,15 +119,3 @@ class Filling:
 
 def _parts(names: Sequence[str]) -> Iterator[Sequence[str]]:
     return (names[start : start + _EMBEDDED_AT_ONCE] for start in range(0, len(names), _EMBEDDED_AT_ONCE))
-
-
-def _groups(documents: Sequence[PlannedDocument]) -> Iterator[tuple[int, list[PlannedDocument]]]:
-    """Runs of documents with about a batch of rows, each with the number of documents before it."""
-    group: list[PlannedDocument] = []
-    rows = 0
-    for number, document in enumerate(documents, start=1):
-        group.append(document)
-        rows += len(document.manifest)
-        if rows >= _BATCH_ROWS or number == len(documents):
-            yield number - len(group), group
-            group, rows = [], 0

@@ -11,12 +11,11 @@ from gateway.ingest.catalog import TaskStore, VersionStore
 from gateway.ingest.governance import MoveStore
 from gateway.ingest.objects import ObjectStore
 from gateway.ingest.plan import ClassTerms, ReleasePlan
-from gateway.ingest.rows import TermCounter, rows_of
+from gateway.ingest.rows import BATCH_ROWS, TermCounter, rows_of
 from gateway.ingest.task import Ending, TaskClaim, TaskState
 from gateway.ingest.vectors import VectorFiles
 from gateway.retrieval.store import ChunkWriter, Row
 
-_WRITE_BATCH = 500
 _LAST_WORD_S = 5.0
 
 
@@ -82,7 +81,7 @@ class MoveWork:
         async for row in rows_of(plan, plan.documents, self._objects, self._versions, files):
             counter.add(row)
             batch.append(row)
-            if len(batch) >= _WRITE_BATCH:
+            if len(batch) >= BATCH_ROWS:
                 await put()
         await put()
         return next(iter(counter.classes()), ClassTerms(plan.documents[0].acl_class, 0, {}))

@@ -55,7 +55,7 @@ class ImportPipeline:
         """While one group is stored, the next one is read."""
         trouble: GatewayError | None = None
         sender, groups = anyio.create_memory_object_stream[ParsedGroup]()
-        with groups:
+        with sender, groups:  # a cancel may land before the reader has begun, who closes it as well
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._reader.read, claim, jobs, sender)
                 try:

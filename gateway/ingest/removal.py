@@ -12,6 +12,7 @@ from gateway.ingest.references import TAKEOVER_S, ReferenceStore, Sentence
 
 #: whoever condemned objects takes them away within this time, or not at all
 _TIME_S = TAKEOVER_S / 2
+_LAST_WORD_S = 5.0
 
 
 class Removal:
@@ -53,8 +54,9 @@ class Removal:
                     gone.append(key)
         except TimeoutError as error:
             raise ObjectStoreUnavailable("deleting objects took too long") from error
-        finally:
-            await self._references.bury(replace(sentence, condemned=tuple(gone)))
+        finally:  # also when cancelled: what isn't buried refuses uploads until somebody takes over
+            with anyio.move_on_after(_LAST_WORD_S, shield=True):
+                await self._references.bury(replace(sentence, condemned=tuple(gone)))
         return sentence
 
     async def finish(self) -> None:

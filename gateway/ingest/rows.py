@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
 import anyio.lowlevel
 
@@ -17,6 +17,23 @@ from gateway.ingest.version import ManifestEntry, VectorPlace
 from gateway.retrieval.chunk import FOREVER, Chunk, embedded_text, row_id
 from gateway.retrieval.store import Row
 from gateway.retrieval.terms import terms_of
+
+#: rows that are written at a time
+BATCH_ROWS = 500
+
+
+def groups_of(documents: Sequence[PlannedDocument]) -> Iterator[list[PlannedDocument]]:
+    """Runs of documents with about a batch of rows."""
+    group: list[PlannedDocument] = []
+    rows = 0
+    for document in documents:
+        group.append(document)
+        rows += len(document.manifest)
+        if rows >= BATCH_ROWS:
+            yield group
+            group, rows = [], 0
+    if group:
+        yield group
 
 
 class TermCounter:

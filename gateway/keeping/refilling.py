@@ -1,19 +1,17 @@
 """Refilling: a retained revision's rows, written again from chunk files and vector files."""
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 from gateway.errors import InvariantViolated
 from gateway.ingest.catalog import VersionStore
 from gateway.ingest.objects import ObjectStore
 from gateway.ingest.passages import Rebuild
-from gateway.ingest.plan import PlannedDocument, ReleasePlan
-from gateway.ingest.rows import TermCounter, rows_of
+from gateway.ingest.plan import ReleasePlan
+from gateway.ingest.rows import BATCH_ROWS, TermCounter, groups_of, rows_of
 from gateway.ingest.validator import Validator, sample_positions
 from gateway.ingest.vectors import VectorFiles
 from gateway.retrieval.store import ChunkWriter, Row
-
-_WRITE_BATCH = 500
 
 
 class Refill:
@@ -88,14 +86,14 @@ class Refill:
         files = VectorFiles(self._objects, plan.space.dimension)
         wanted = sample_positions(sum(len(document.manifest) for document in plan.documents))
         batch: list[Row] = []
-        for group in _groups(plan.documents):
+        for group in groups_of(plan.documents):
             async for row in rows_of(plan, group, self._objects, self._versions, files, self._rebuild):
                 if seen.rows in wanted:
                     seen.samples.append(row)
                 seen.rows += 1
                 seen.terms.add(row)
                 batch.append(row)
-                if len(batch) == _WRITE_BATCH:
+                if len(batch) == BATCH_ROWS:
                     yield batch
                     batch = []
         if batch:
@@ -109,17 +107,3 @@ class Expected:
     rows: int = 0
     samples: list[Row] = field(default_factory=list)
     terms: TermCounter = field(default_factory=TermCounter)
-
-
-def _groups(documents: Sequence[PlannedDocument]) -> Iterator[list[PlannedDocument]]:
-    """Runs of documents with about a batch of rows."""
-    group: list[PlannedDocument] = []
-    rows = 0
-    for document in documents:
-        group.append(document)
-        rows += len(document.manifest)
-        if rows >= _WRITE_BATCH:
-            yield group
-            group, rows = [], 0
-    if group:
-        yield group
