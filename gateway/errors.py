@@ -21,7 +21,7 @@
     │   └── Overloaded · ShuttingDown      shared capacity (503)
     ├── Unavailable                        a part is down (503)
     │   ├── CatalogUnavailable · VectorStoreUnavailable · ObjectStoreUnavailable
-    │   ├── EmbedderUnavailable · UpstreamFailed · AuthorizerUnavailable
+    │   ├── EmbedderUnavailable · RerankerUnavailable · UpstreamFailed · AuthorizerUnavailable
     │   ├── IdentityUnavailable · QuotaUnavailable · RevocationFeedStale · ModerationUnavailable
     │   ├── ReleaseUnresolved · EmbeddingSpaceMismatch · NotCalibrated · RestoreUnconfirmed
     ├── DeadlineExceeded                   a stage or the whole ran out of time (504)
@@ -276,6 +276,11 @@ class EmbedderUnavailable(Unavailable):
     title = "The embedder is not available"
 
 
+class RerankerUnavailable(Unavailable):
+    code = "reranker_unavailable"
+    title = "The reranker is not available"
+
+
 class UpstreamFailed(Unavailable):
     code = "upstream_failed"
     title = "The answer model failed"
@@ -299,15 +304,11 @@ class QuotaUnavailable(Unavailable):
 
 
 class RevocationFeedStale(Unavailable):
-    """Nobody can tell whether the caller's rights still hold."""
-
     code = "revocation_feed_stale"
     title = "Revocations can't be followed right now"
 
 
 class ModerationUnavailable(Unavailable):
-    """Nobody can tell whether the answer may leave."""
-
     code = "moderation_unavailable"
     title = "Answers can't be checked right now"
 

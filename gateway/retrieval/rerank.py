@@ -1,0 +1,34 @@
+"""Reranking: a second, closer look at the permitted candidates of one search."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from gateway.context import Deadline
+from gateway.retrieval.candidate import Candidate
+from gateway.retrieval.lexicon import TermStatistics
+
+
+class Reranker(Protocol):
+    """Puts one number on each candidate; it sees only what the re-check has let through."""
+
+    @property
+    def version(self) -> str:
+        """What its numbers depend on: thresholds were fitted for it, and cached answers are kept under it."""
+        ...
+
+    @property
+    def max_sensitivity(self) -> int:
+        """The highest sensitivity of passages that may be sent to it."""
+        ...
+
+    async def scores(
+        self,
+        question: str,
+        candidates: Sequence[Candidate],
+        statistics: TermStatistics,
+        deadline: Deadline,
+    ) -> Sequence[float]:
+        """One finite number a candidate, in their order, higher is better; only their order within one
+        question means anything. Raises RerankerUnavailable, DeadlineExceeded.
+        """
+        ...
