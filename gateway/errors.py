@@ -371,8 +371,6 @@ class DocumentUnusable(GatewayError):
 
 
 class BackupDamaged(GatewayError):
-    """A file of a backup, or an entry of the journal, isn't what was written."""
-
     code = "backup_damaged"
     title = "The backup is damaged"
 
