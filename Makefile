@@ -62,7 +62,9 @@ COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generat
 lock: $(UV)
 	$(COMPILE) requirements/tools.in -o requirements/tools.txt
 	$(COMPILE) pyproject.toml requirements/build.in -o requirements/base.txt
-	$(COMPILE) --group dev -c requirements/base.txt pyproject.toml -o requirements/dev.txt
+	$(COMPILE) --extra langchain -c requirements/base.txt pyproject.toml -o requirements/langchain.txt
+	$(COMPILE) --extra langchain --group dev -c requirements/base.txt -c requirements/langchain.txt pyproject.toml \
+	  -o requirements/dev.txt
 
 licences: $(VENV)/dev.stamp
 	$(BIN)/pip-licenses --format=markdown --order=license

@@ -84,9 +84,10 @@ def _event(block: bytes) -> StreamEvent | None:
 class GatewayClient:
     """Blocking calls. Every method raises ApiError or ServerUnreachable."""
 
-    def __init__(self, url: str, token: str) -> None:
+    def __init__(self, url: str, token: str, *, transport: httpx2.BaseTransport | None = None) -> None:
         self._http = httpx2.Client(
             base_url=url,
+            transport=transport,
             headers={"Authorization": f"Bearer {token}"},
             timeout=httpx2.Timeout(_READ_S, connect=_CONNECT_S),
             trust_env=False,

@@ -66,6 +66,15 @@ class Settings(BaseSettings):
     previous_embedding_send_dimension: bool = False
     previous_embedding_max_sensitivity: int = Field(default=1, ge=0, le=3)
 
+    # the reranker: off, or auto = the endpoint where there is one, else the bundled linear one where its
+    # weights are fitted for the embedder; ``tei`` is the form of Text Embeddings Inference
+    rerank: Literal["auto", "off"] = "auto"
+    rerank_url: str | None = None
+    rerank_name: str | None = None
+    rerank_api: Literal["cohere", "tei"] = "cohere"
+    rerank_api_key: SecretStr | None = None
+    rerank_max_sensitivity: int = Field(default=1, ge=0, le=3)
+
     # the answer model: none = extractive answers
     model_base_url: str | None = None
     model_name: str = "extractive"
@@ -170,14 +179,25 @@ class Settings(BaseSettings):
     drain_s: float = Field(default=10.0, gt=0)
 
     # retrieval and evidence
+    #: how vectors are read: through LangChain (an extra), through pymilvus, or auto: through what there is
+    retrieval_mode: Literal["auto", "vectorstore", "sdk"] = "auto"
     top_k: int = Field(default=8, gt=0, le=100)
     candidates: int = Field(default=24, gt=0, le=400)
     rrf_k: int = Field(default=60, gt=0)
     rrf_dense_weight: float = Field(default=1.0, ge=0)
     rrf_lexical_weight: float = Field(default=2.0, ge=0)
+    rrf_hint_weight: float = Field(default=1.0, ge=0)
     evidence_passages: int = Field(default=6, gt=0, le=50)
+    evidence_neighbours: int = Field(default=1, ge=0, le=5)
+    evidence_neighbours_of: int = Field(default=2, ge=0, le=50)
     #: passages with risk markers: pass them, mark them, or mark them and keep them from models
     risk_policy: Literal["allow", "mark", "withhold"] = "mark"
+
+    #: how long the traces of searches and answers are kept; 0 = none is
+    trace_days: float = Field(default=30.0, ge=0)
+    #: answered questions of a conversation that its follow-ups may lean on (0 = none), and for how long
+    conversation_turns: int = Field(default=6, ge=0, le=50)
+    conversation_hours: float = Field(default=24.0, gt=0)
 
     # import
     task_lease_s: float = Field(default=30.0, gt=0)

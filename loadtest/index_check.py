@@ -3,7 +3,9 @@
 ``python -m loadtest.index_check [--rows 100000 --dimension 384 --queries 200 --uri URI --json F]``. Writes
 rows of several tenants, revisions and classes through the production store, asks it as callers do who may
 see 50 %, 1 % and 0.01 % of them, and compares with exact search. Without ``--uri`` it runs a server of the
-package ``milvus`` and leaves nothing of it behind; at an address it leaves its collection there.
+package ``milvus`` for each of ``--indexes`` and leaves nothing of it behind; at an address it leaves its
+collection there, and compares the first index alone. Words have an index of their own: they are asked of the
+first server and of Lite.
 """
 
 import argparse
@@ -21,9 +23,9 @@ from typing import Any
 import uvloop
 
 from loadtest.index_data import Corpus
-from loadtest.index_measure import measured
+from loadtest.index_measure import CALLERS, measured
 from loadtest.index_report import compact, ef_summary, summary, table
-from loadtest.index_sides import Side, lite_side, server_side, written
+from loadtest.index_sides import INDEXES, Side, lite_side, server_side, written
 from loadtest.overhead import machine
 
 _PACKAGES = ("qa-gateway", "grpcio", "milvus", "milvus-lite", "numpy", "pymilvus", "uvloop")
@@ -37,6 +39,8 @@ def options(given: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--word-queries", type=int, default=50, help="by words, each case and series")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--warm-up", type=int, default=10, help="questions, each case and route")
+    parser.add_argument("--indexes", nargs="+", choices=INDEXES, default=list(INDEXES))
+    parser.add_argument("--callers", nargs="+", type=int, default=list(CALLERS), help="how many ask at once")
     parser.add_argument("--lite-rows", type=int, default=5_000, help="on Milvus Lite, to compare; 0 for none")
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--uri", help="a running server; its collection of this space must not exist")
@@ -44,7 +48,7 @@ def options(given: list[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(given)
 
 
-async def checked(side: Side, rows: int, chosen: argparse.Namespace) -> dict[str, Any]:
+async def checked(side: Side, rows: int, chosen: argparse.Namespace, *, words: bool = True) -> dict[str, Any]:
     """Fills one side and reads it, Lite with a quarter of the queries; raw figures and their summary."""
     load_before = os.getloadavg()
     corpus = Corpus(rows, chosen.dimension, chosen.seed)
@@ -56,12 +60,14 @@ async def checked(side: Side, rows: int, chosen: argparse.Namespace) -> dict[str
         side,
         corpus,
         queries=queries,
-        word_queries=min(queries, max(4, chosen.word_queries // share)),
+        word_queries=min(queries, max(4, chosen.word_queries // share)) if words else 0,
         rounds=chosen.rounds,
         warm=chosen.warm_up,
-        efs=side.name == "server",
+        callers=chosen.callers,
+        efs=side.name == "server" and side.index == "HNSW",
     )
     return {
+        "index": side.index,
         "written": wrote,
         **found,
         "summary": summary(found),
@@ -74,10 +80,12 @@ async def run(chosen: argparse.Namespace) -> dict[str, Any]:
     """Every figure, as it goes into the JSON file."""
     load_before, began = os.getloadavg(), time.monotonic()
     found: dict[str, Any] = {}
+    indexes = chosen.indexes if chosen.uri is None else chosen.indexes[:1]
     with tempfile.TemporaryDirectory(prefix="qa-gateway-index-") as name:
-        folder = Path(tempfile.mkdtemp(dir=name))
-        async with server_side(folder, chosen.uri) as side:
-            found["server"] = await checked(side, chosen.rows, chosen)
+        for place, index in enumerate(indexes):
+            async with server_side(Path(tempfile.mkdtemp(dir=name)), chosen.uri, index) as side:
+                key = "server" if not place else f"server {index}"
+                found[key] = await checked(side, chosen.rows, chosen, words=not place)
         if chosen.lite_rows:
             async with lite_side(Path(name) / "lite") as side:
                 found["lite"] = await checked(side, chosen.lite_rows, chosen)

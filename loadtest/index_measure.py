@@ -92,16 +92,18 @@ async def warm_up(side: Side, cases: Sequence[Asked], reads: int) -> None:
                 await _read(side, asked, route, number)
 
 
-async def one_round(side: Side, cases: Sequence[Asked], number: int) -> list[dict[str, Any]]:
+async def one_round(
+    side: Side, cases: Sequence[Asked], number: int, at_once: Sequence[int] = CALLERS
+) -> list[dict[str, Any]]:
     """All cases, routes and numbers of callers by turns; the order of cases changes from round to round.
 
     CPU is user and system time a read, of this process and of the store's (0 when somebody else runs it).
     """
     turned = [*cases[number % len(cases) :], *cases[: number % len(cases)]]
     found = []
-    for callers in CALLERS:
+    for callers in at_once:
         for asked in turned:
-            for route in (DENSE, WORDS):
+            for route in (route for route in (DENSE, WORDS) if asked.truths[route]):
                 began, used = time.perf_counter(), (time.process_time(), side.cpu_s())
                 reads = await series(side, asked, route, callers)
                 took_s, now_used = time.perf_counter() - began, (time.process_time(), side.cpu_s())
@@ -160,16 +162,24 @@ def _compare_efs(side: Side, asked: Asked) -> list[dict[str, Any]]:
 
 
 async def measured(
-    side: Side, corpus: Corpus, *, queries: int, word_queries: int, rounds: int, warm: int, efs: bool
+    side: Side,
+    corpus: Corpus,
+    *,
+    queries: int,
+    word_queries: int,
+    rounds: int,
+    warm: int,
+    callers: Sequence[int] = CALLERS,
+    efs: bool,
 ) -> dict[str, Any]:
-    """Every figure of one side, raw."""
+    """Every figure of one side, raw. Without ``word_queries`` it is asked by vector alone."""
     cases = [Asked.of(corpus, case, queries, word_queries) for case in CASES]
     began = time.monotonic()
     await warm_up(side, cases, warm)
     warming_s = time.monotonic() - began
     found = []
     for number in range(rounds):
-        found.append(await one_round(side, cases, number))
+        found.append(await one_round(side, cases, number, callers))
         print(f"{side.name}: round {number + 1} of {rounds} read", file=sys.stderr)
     return {
         "server_version": await side.store.server_version(),

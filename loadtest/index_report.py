@@ -73,9 +73,8 @@ def _spread(values: Iterator[float]) -> tuple[float, float]:
 def table(found: Mapping[str, Any]) -> str:
     """For the terminal."""
     lines: list[str] = []
-    for name in ("server", "lite"):
-        if name in found:
-            lines += _side_lines(name, found[name])
+    for name in [key for key, side in found.items() if isinstance(side, dict) and "summary" in side]:
+        lines += _side_lines(f"{name}, {found[name].get('index', '')}", found[name])
     before, after = (found["load_average"][when][0] for when in ("before", "after"))
     lines.append(f"load average {before:.2f} -> {after:.2f}, {found['seconds']:.0f} s")
     return "\n".join(lines)

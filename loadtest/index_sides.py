@@ -3,7 +3,7 @@
 import contextlib
 import time
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,16 @@ import psutil
 from pymilvus import MilvusClient
 
 from gateway.adapters.milvus.client import Endpoint
-from gateway.adapters.milvus.layout import server_layout
+from gateway.adapters.milvus.layout import MilvusLayout, server_layout
 from gateway.adapters.milvus.lite import LiteChild
 from gateway.adapters.milvus.store import MilvusStore
 from loadtest.index_data import Corpus
 
+#: how the server is asked to index vectors, the production way first
+INDEXES = ("HNSW", "FLAT", "IVF_FLAT")
+#: Milvus' own advice is 4 * sqrt(rows) lists a segment; 100k rows are one to two segments
+_IVF_LISTS = 1024
+_IVF_PROBES = 64
 _ROWS_A_WRITE = 2_000
 _INDEX_PATIENCE_S = 300.0
 _LOOK_S = 0.5
@@ -24,13 +29,16 @@ _LOOK_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """A store under check. ``pid`` and ``folder`` are None for a server that somebody else runs."""
+    """A store under check, ``index`` that of its vectors. ``pid`` and ``folder`` are None for a server that
+    somebody else runs.
+    """
 
     name: str
     store: MilvusStore
     uri: str
     pid: int | None
     folder: Path | None
+    index: str = "FLAT"
 
     def usage(self) -> dict[str, float]:
         """Resident memory of its process and size of its data, in MB."""
@@ -51,7 +59,7 @@ class Side:
 
 
 @contextlib.asynccontextmanager
-async def server_side(folder: Path, uri: str | None) -> AsyncIterator[Side]:
+async def server_side(folder: Path, uri: str | None, index: str = INDEXES[0]) -> AsyncIterator[Side]:
     """A server at ``uri``, else one of the package ``milvus`` that ends with this; ``folder`` is empty."""
     with contextlib.ExitStack() as stack:
         pid = None
@@ -60,11 +68,20 @@ async def server_side(folder: Path, uri: str | None) -> AsyncIterator[Side]:
 
             server = stack.enter_context(milvus_server(folder))
             uri, pid = server.uri, server.pid
-        store = MilvusStore(lambda: Endpoint(uri), server_layout)
+        store = MilvusStore(lambda: Endpoint(uri), lambda version: indexed_layout(version, index))
         try:
-            yield Side("server", store, uri, pid, folder if pid else None)
+            yield Side("server", store, uri, pid, folder if pid else None, index)
         finally:
             await store.aclose()
+
+
+def indexed_layout(version: str, index: str) -> MilvusLayout:
+    """The production layout, but for the index of the vectors."""
+    layout = server_layout(version)
+    if index == layout.dense_index:
+        return layout
+    build, search = ({}, {}) if index == "FLAT" else ({"nlist": _IVF_LISTS}, {"nprobe": _IVF_PROBES})
+    return replace(layout, dense_index=index, dense_build=build, dense_search=search)
 
 
 @contextlib.asynccontextmanager

@@ -24,6 +24,7 @@ from loadtest.stub_answer import Answer, Call
 from loadtest.stub_embedding import Embedding, texts_of
 from loadtest.stub_http import Exchange, StubServer
 from loadtest.stub_moderation import Moderation, text_of
+from loadtest.stub_rerank import Reranked, passages_of
 from loadtest.stub_script import Behaviour, ScriptedError, marked_script
 
 MODEL_NAMES = ("stub", "stub-embedder", "wordllama-l2-supercat")
@@ -97,6 +98,10 @@ class ModelStub:
                     await self._embeddings(exchange)
                 case "POST", "/v1/moderations":
                     await self._moderations(exchange)
+                case "POST", "/v1/rerank":
+                    await self._rerank(exchange)
+                case _, "/v1/rerank":
+                    exchange.answer_json(405, {"error": {"message": "POST only", "code": "bad_method"}})
                 case "GET", "/v1/models":
                     models = [{"id": name, "object": "model", "owned_by": "stub"} for name in MODEL_NAMES]
                     exchange.answer_json(200, {"object": "list", "data": models})
@@ -188,6 +193,17 @@ class ModelStub:
         behaviour = self._throttling(call.model, self.by_model.get(call.model, Behaviour()))
         try:
             call.closed(await Moderation(exchange, call, behaviour, gate=self._gate.wait).answer())
+        finally:
+            self.note()
+
+    async def _rerank(self, exchange: Exchange) -> None:
+        request = _request(exchange)
+        call = self._begin("rerank", exchange, request)
+        question, passages = passages_of(request)
+        call.user_message = "\n".join((question, *passages))
+        behaviour = self._throttling(call.model, self.by_model.get(call.model, Behaviour()))
+        try:
+            call.closed(await Reranked(exchange, call, behaviour, request, gate=self._gate.wait).answer())
         finally:
             self.note()
 

@@ -22,6 +22,12 @@ VECTOR_FAULTS = frozenset(
         *("garbage", "huge", "slow_body", "cut"),
     }
 )
+RERANK_FAULTS = frozenset(
+    {
+        *("fewer", "duplicated", "out_of_range", "nan", "word"),
+        *("garbage", "huge", "slow_body", "cut"),
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +72,8 @@ class Behaviour:
     base64                  embeddings: packed, also when nobody asked for it
     flag                    moderations: the words that are flagged, each a category of its own name
     verdict                 moderations: the whole answer instead
+    rerank                  rerank: one of RERANK_FAULTS, the last four as those of ``vectors``
+    ranking                 rerank: the whole answer instead
     """
 
     reply: str | None = None
@@ -101,6 +109,8 @@ class Behaviour:
     base64: bool = False
     flag: tuple[str, ...] = ()
     verdict: Any = None
+    rerank: str | None = None
+    ranking: Any = None
 
     def changed(self, script: Mapping[str, Any]) -> "Behaviour":
         """Raises ValueError for a key that does not exist or a way to die nobody knows."""
@@ -117,6 +127,8 @@ class Behaviour:
             raise ValueError(f"die_how is one of {', '.join(sorted(DIE_HOW))}")
         if values.get("vectors") not in {None, *VECTOR_FAULTS}:
             raise ValueError(f"vectors is one of {', '.join(sorted(VECTOR_FAULTS))}")
+        if values.get("rerank") not in {None, *RERANK_FAULTS}:
+            raise ValueError(f"rerank is one of {', '.join(sorted(RERANK_FAULTS))}")
         return replace(self, **values)
 
     @property

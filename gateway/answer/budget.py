@@ -55,8 +55,20 @@ def fit_evidence(
     left = context_tokens - output_tokens - _FRAME_TOKENS - estimate_tokens(question)
     kept: list[_T] = []
     for item in evidence:
-        left -= estimate_tokens(item.chunk.content) + _HEADING_TOKENS
+        left -= _cost(item)
         if left < 0:
             break
         kept.append(item)
     return tuple(kept)
+
+
+def tokens_left(
+    evidence: Sequence[Evidence], question: str, *, context_tokens: int, output_tokens: int
+) -> int:
+    """What a prompt with these passages still has room for; below 0 when they don't fit."""
+    frame = output_tokens + _FRAME_TOKENS + estimate_tokens(question)
+    return context_tokens - frame - sum(map(_cost, evidence))
+
+
+def _cost(item: Evidence) -> int:
+    return estimate_tokens(item.text) + _HEADING_TOKENS

@@ -86,7 +86,7 @@ class ModelCalls:
         Raises UpstreamFailed, DeadlineExceeded, AnswerBlocked, ModerationUnavailable.
         """
         calls = Round(self._endpoints, prompt.evidence, self._retries, self._first_token_s)
-        trace.note(exported=[item.chunk.chunk_id for item in prompt.evidence])
+        trace.note(exported=[part.chunk_id for item in prompt.evidence for part in item.parts])
         asked: list[str] = []
         while True:
             asked.append(attempt.endpoint.model.name)

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from gateway.answer.quote import QuotablePassage
+from gateway.answer.quote import QuotablePassage, plain_terms
 from gateway.answer.sentences import pieces
 from gateway.retrieval.chunk import Chunk
 from gateway.stream.protocol import CitedSource
@@ -213,33 +213,49 @@ _MOST_CLAIMS = 60
 
 def cite(answer: str, n: int, chunk: Chunk) -> CitedSource:
     """One citation of a finished answer with canonical markers."""
-    return cite_all(answer, {n: chunk})[0]
+    return cite_all(answer, {n: (chunk,)})[0]
 
 
-def cite_all(answer: str, chunks: Mapping[int, Chunk]) -> tuple[CitedSource, ...]:
+def cite_all(answer: str, passages: Mapping[int, Sequence[Chunk]]) -> tuple[CitedSource, ...]:
     """The citations of a finished answer, one for each number; the answer and each passage are read once.
+    A passage is what was found and then the neighbours joined to it; the one that is quoted is cited.
 
     ``quote`` belongs to the first sentence that names the number; ``supported`` holds for all of them.
     Of more than 60 sentences those after them are not looked at, and nothing is said to support them.
     """
     stated = _stated(answer)
-    return tuple(_cited(n, chunk, stated.get(n, [])) for n, chunk in chunks.items())
+    return tuple(_cited(n, chunks, stated.get(n, [])) for n, chunks in passages.items())
 
 
-def _cited(n: int, chunk: Chunk, stated: Sequence[str]) -> CitedSource:
-    passage = QuotablePassage(chunk.content)
-    quotes = [passage.best_quote(claim) for claim in stated[:_MOST_CLAIMS]]
+def _cited(n: int, chunks: Sequence[Chunk], stated: Sequence[str]) -> CitedSource:
+    parts = [(chunk, _quotable(chunk)) for chunk in chunks]
+    quotes = [_best_quote(claim, parts) for claim in stated[:_MOST_CLAIMS]]
+    chunk, quote, _ = quotes[0] if quotes else (chunks[0], "", False)
     return CitedSource(
         n=n,
+        chunk_id=chunk.chunk_id,
         document_id=chunk.document_id,
         document_version=chunk.document_version,
         title=chunk.title,
         section=chunk.section,
         page=chunk.page,
         uri=chunk.source_uri,
-        quote=quotes[0][0] if quotes else "",
-        supported=0 < len(stated) <= _MOST_CLAIMS and all(supports for _, supports in quotes),
+        quote=quote,
+        supported=0 < len(stated) <= _MOST_CLAIMS and all(supports for _, _, supports in quotes),
     )
+
+
+def _quotable(chunk: Chunk) -> QuotablePassage:
+    return QuotablePassage(chunk.content, headings=f"{chunk.title}\n{chunk.section}")
+
+
+def _best_quote(claim: str, parts: Sequence[tuple[Chunk, QuotablePassage]]) -> tuple[Chunk, str, bool]:
+    """The first part that supports the sentence, else the one whose quote shares most with it."""
+    quotes = [(chunk, *passage.best_quote(claim)) for chunk, passage in parts]
+    if len(quotes) == 1:
+        return quotes[0]
+    wanted = set(plain_terms(claim))
+    return max(quotes, key=lambda found: (found[2], len(wanted.intersection(plain_terms(found[1])))))
 
 
 def claims(answer: str, n: int) -> list[str]:

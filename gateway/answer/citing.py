@@ -1,6 +1,7 @@
 """Citing: the citations of a finished answer, found without holding up the answers beside it."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import anyio
 
@@ -21,10 +22,14 @@ class Citing:
 
     async def citations(self, generated: Generated, evidence: Sequence[Evidence]) -> tuple[CitedSource, ...]:
         """One for each number that is cited. Who is cancelled leaves at once; what was begun ends unheard."""
-        by_number = {item.n: item.chunk for item in evidence}
+        by_number = {item.n: (item.chunk, *item.before, *item.after) for item in evidence}
         cited = {n: by_number[n] for n in generated.cited}
         if not cited or len(generated.text) <= _SHORT_CHARS:
-            return cite_all(generated.text, cited)
-        return await anyio.to_thread.run_sync(
-            cite_all, generated.text, cited, abandon_on_cancel=True, limiter=self._one
-        )
+            citations = cite_all(generated.text, cited)
+        else:
+            citations = await anyio.to_thread.run_sync(
+                cite_all, generated.text, cited, abandon_on_cancel=True, limiter=self._one
+            )
+        if generated.sure:
+            return citations
+        return tuple(replace(citation, supported=False) for citation in citations)

@@ -24,7 +24,7 @@ class Endpoint:
 
     def clears(self, evidence: Iterable[Evidence]) -> bool:
         """Whether every passage may leave to it."""
-        return all(item.chunk.sensitivity <= self.model.max_sensitivity for item in evidence)
+        return all(item.sensitivity <= self.model.max_sensitivity for item in evidence)
 
     def admit(self) -> Trial:
         """One call's way to it; raises UpstreamFailed with Retry-After when it is left alone."""

@@ -21,7 +21,8 @@ from gateway.stream.session import Session
 @dataclass(frozen=True, slots=True)
 class Generated:
     """A finished call. ``cited`` holds evidence numbers in order of first use; an answer of another than the
-    first choice of endpoints is ``second_choice``.
+    first choice of endpoints is ``second_choice``; ``degraded`` says that a stage before it was skipped, and
+    ``sure`` whether the model takes it for an answer to the question.
     """
 
     text: str
@@ -31,11 +32,13 @@ class Generated:
     finish_reason: str
     no_support: bool
     second_choice: bool = False
+    degraded: bool = False
+    sure: bool = True
 
     @property
     def cacheable(self) -> bool:
-        """Only what the first choice ended by itself."""
-        return self.finish_reason == "stop" and not self.second_choice
+        """Only what the first choice ended by itself, with every stage before it done."""
+        return self.finish_reason == "stop" and not self.second_choice and not self.degraded
 
 
 class Generation:
@@ -62,7 +65,7 @@ class Generation:
         # pieces of a token each, kept as they come, would weigh ten times as much
         self._text = io.StringIO()
         self._usage: ModelUsage | None = None
-        self._finish = ""
+        self._finish: ModelFinish | None = None
         #: whether the model has answered with headers, and with text
         self.opened = False
         self.began = False
@@ -92,8 +95,9 @@ class Generation:
             cited=tuple(self._citations.cited),
             unknown_citations=self._citations.unknown,
             usage=self.usage,
-            finish_reason=self._finish,
+            finish_reason=self._finish.reason if self._finish else "",
             no_support=self._marker.found,
+            sure=self._finish is None or self._finish.sure,
         )
 
     async def _take(self, piece: ModelPiece) -> None:
@@ -103,7 +107,7 @@ class Generation:
             case ModelUsage():
                 self._usage = piece
             case ModelFinish():
-                self._finish = piece.reason
+                self._finish = piece
 
     async def _take_text(self, text: str) -> None:
         if not self.began:

@@ -27,9 +27,12 @@ class ModelUsage:
 
 @dataclass(frozen=True, slots=True)
 class ModelFinish:
-    """The answer is whole (``stop``), or was ended by the tokens it may have (``length``)."""
+    """The answer is whole (``stop``), or was ended by the tokens it may have (``length``). A model that can
+    tell says that it isn't ``sure``: what it quotes may be about the question and still not answer it.
+    """
 
     reason: str
+    sure: bool = True
 
 
 ModelPiece = TextPiece | ModelUsage | ModelFinish

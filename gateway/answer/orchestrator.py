@@ -8,11 +8,14 @@ from gateway.access.principal import Principal
 from gateway.access.scope import AccessScope
 from gateway.admission.bulkhead import Bulkhead
 from gateway.admission.stage import stage_time
-from gateway.answer.budget import fit_evidence
+from gateway.answer.budget import fit_evidence, tokens_left
 from gateway.answer.calling import ModelCalls
 from gateway.answer.citing import Citing
-from gateway.answer.evidence import Evidence, RefusalReason, calibrated_bias, decide
+from gateway.answer.conversation import Conversations, judged_by_itself
+from gateway.answer.evidence import Evidence, RefusalReason, check_calibrated, decide
+from gateway.answer.findings import findings_of
 from gateway.answer.generation import Generated
+from gateway.answer.neighbours import Neighbours
 from gateway.answer.prompt import Prompt, build_prompt
 from gateway.answer.question import Question
 from gateway.answer.report import done_of, meta_of, refusal_of
@@ -45,6 +48,7 @@ class _Found:
 
     evidence: tuple[Evidence, ...]
     reasons: tuple[RefusalReason, ...]
+    degraded: bool
 
 
 class Orchestrator:
@@ -56,6 +60,8 @@ class Orchestrator:
         authorizer: Authorizer,
         releases: ReleaseCatalog,
         search: PermittedSearch,
+        neighbours: Neighbours,
+        conversations: Conversations,
         calls: ModelCalls,
         generation: Bulkhead,
         limits: AnswerLimits,
@@ -66,6 +72,8 @@ class Orchestrator:
         self._authorizer = authorizer
         self._releases = releases
         self._search = search
+        self._neighbours = neighbours
+        self._conversations = conversations
         self._calls = calls
         self._citing = Citing()
         self._generation = generation
@@ -96,7 +104,9 @@ class Orchestrator:
             retrieval_config=release.config.version,
             model_adapter=release.model,
         )
-        return RequestContext(trace.request_id, trace.trace_id, principal, scope, release, deadline)
+        context = RequestContext(trace.request_id, trace.trace_id, principal, scope, release, deadline)
+        trace.context = context
+        return context
 
     async def verify(self, context: RequestContext, refs: frozenset[DocumentRef]) -> AccessScope:
         """Permissions are read fresh once more after a search: nothing leaves on an old word.
@@ -118,24 +128,40 @@ class Orchestrator:
         """Steps 4-16. Before ``session.open`` an error is a status, after it an event."""
         context = await self.bind(principal, question.knowledge_base, trace, deadline)
         session.scope = context.scope
-        calibrated_bias(context.release.config)  # no model is asked for what no gate can judge
+        check_calibrated(context.release.config)  # no model is asked for what no gate can judge
         calls = self._calls.of(context.release)
         calls.check()
         ticket = self._generation.announce(deadline)
         session.hold(ticket)
+        question = await self._conversations.standalone(context, question)
         found = await self._find(session, trace, context, question, calls.max_sensitivity)
         if found.reasons:
-            session.open(meta_of(context, calls.name, (), self._risk))
+            session.open(meta_of(context, calls.name, (), self._risk, trace.searched))
             session.complete(refusal_of(found.reasons, trace))
             return
+        found = await self._completed(session, trace, context, question, found)
         session.hold(await ticket.acquire(deadline))
         attempt = await calls.reserve(session, context, found.evidence)
         session.scope = await self.verify(context, session.documents)
-        session.open(meta_of(context, attempt.endpoint.model.name, found.evidence, self._risk))
+        name = attempt.endpoint.model.name
+        session.open(meta_of(context, name, found.evidence, self._risk, trace.searched))
         with trace.stage(Stage.GENERATE):
             prompt = self._prompt(question, found.evidence)
             generated = await calls.generate(attempt, session, trace, context, prompt)
-        await self._finish(session, trace, generated, found.evidence)
+        if not generated.no_support:
+            await self._conversations.keep(context, question, found.evidence)
+        await self._finish(session, trace, replace(generated, degraded=found.degraded), found.evidence)
+
+    async def examine(
+        self, session: Session, trace: Trace, principal: Principal, question: Question, deadline: Deadline
+    ) -> None:
+        """Steps 4-13 without an answer: what was found, and why it would be refused, is on the trace."""
+        context = await self.bind(principal, question.knowledge_base, trace, deadline)
+        session.scope = context.scope
+        max_sensitivity = self._calls.of(context.release).max_sensitivity
+        found = await self._find(session, trace, context, question, max_sensitivity)
+        session.scope = await self.verify(context, session.documents)
+        trace.reasons = tuple(reason.value for reason in found.reasons)
 
     async def _find(
         self,
@@ -146,26 +172,46 @@ class Orchestrator:
         max_sensitivity: int,
     ) -> _Found:
         """Searches and judges what came; the candidates that don't become evidence end here."""
+        trace.question, trace.searched = question.own or question.text, question.text if question.own else ""
         result = await self._search.run(context, trace, question.text)
         session.documents = result.refs
         session.scope = await self.verify(context, result.refs)
-        evidence = self._evidence(result, trace, max_sensitivity)
+        result = self._usable(result, trace, max_sensitivity)
+        result = await self._search.rerank(context, trace, result)
+        evidence = result.evidence(self._limits.passages)
         with trace.stage(Stage.GATE):
-            reasons = decide(context.release.config, result.signals(evidence)).reasons
+            decision = decide(context.release.config, result.signals(evidence))
+            decision = judged_by_itself(decision, question, evidence)
+            trace.findings = findings_of(result, evidence, decision)
+            reasons = decision.reasons
             fitting = () if reasons else self._fit(evidence, question)
-        return _Found(fitting, reasons if reasons or fitting else (RefusalReason.BUDGET_TOO_SMALL,))
+        reasons = reasons if reasons or fitting else (RefusalReason.BUDGET_TOO_SMALL,)
+        return _Found(fitting, reasons, result.degraded)
 
-    def _evidence(self, result: SearchResult, trace: Trace, max_sensitivity: int) -> tuple[Evidence, ...]:
-        """The first passages that the answering endpoint is cleared for and that no risk keeps back, numbered
-        from 1.
-        """
+    def _usable(self, result: SearchResult, trace: Trace, max_sensitivity: int) -> SearchResult:
+        """The passages that the answering endpoint is cleared for and that no risk keeps back."""
         safe = [c for c in result.candidates if not self._risk.withholds(c.chunk.risk)]
         trace.note(withheld=len(result.candidates) - len(safe))
-        cleared = [c for c in safe if c.chunk.sensitivity <= max_sensitivity]
-        return tuple(
-            Evidence(n, c.chunk, c.score, c.raw_score, c.score_label, c.hit_reason)
-            for n, c in enumerate(cleared[: self._limits.passages], start=1)
+        cleared = tuple(c for c in safe if c.chunk.sensitivity <= max_sensitivity)
+        return replace(result, candidates=cleared)
+
+    async def _completed(
+        self, session: Session, trace: Trace, context: RequestContext, question: Question, found: _Found
+    ) -> _Found:
+        """With the neighbours of the evidence, by the permissions of the last look."""
+        whole = await self._neighbours.join(
+            replace(context, scope=session.scope or context.scope),
+            trace,
+            found.evidence,
+            max_sensitivity=self._calls.of(context.release).max_sensitivity,
+            tokens=tokens_left(
+                found.evidence,
+                question.text,
+                context_tokens=self._limits.context_tokens,
+                output_tokens=self._output_tokens(question),
+            ),
         )
+        return replace(found, evidence=whole.evidence, degraded=found.degraded or whole.skipped)
 
     def _fit(self, evidence: tuple[Evidence, ...], question: Question) -> tuple[Evidence, ...]:
         return fit_evidence(

@@ -65,9 +65,9 @@ def _passage(item: Evidence, fence: str) -> str:
     head.append(f"version: {chunk.document_version}")
     head.append(f"source: {_line(chunk.source_uri)}")
     head.append(f"approval: {_line(chunk.approval)}")
-    if chunk.risk:
-        head.append(f"risk: {', '.join(map(_line, chunk.risk))}")
-    body = chunk.content
+    if item.risk:
+        head.append(f"risk: {', '.join(map(_line, item.risk))}")
+    body = item.text
     while fence in body:  # a part that is taken out may join two others into the fence again
         body = body.replace(fence, "")
     return f"passage {item.n} ({'; '.join(head)})\n{body}"

@@ -8,13 +8,16 @@ from gateway.errors import InvalidField
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """``knowledge_base`` None means the caller's only permitted one."""
+    """``knowledge_base`` None means the caller's only permitted one. ``own`` is what was asked, where
+    ``text`` tells it so that it stands alone.
+    """
 
     text: str
     knowledge_base: str | None = None
     conversation_id: str | None = None
     language: str | None = None
     max_output_tokens: int | None = None
+    own: str = ""
 
     @property
     def answer_language(self) -> str:

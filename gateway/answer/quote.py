@@ -4,13 +4,16 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 
+from gateway.answer.amounts import same_amounts
+from gateway.answer.opposites import turned_round
 from gateway.answer.sentences import Piece, pieces
 
 Terms = Callable[[str], Iterable[str]]
 
 _TERM = re.compile(r"[\u3400-\u9fff]+|[^\W_\u3400-\u9fff]+(?:[._\-][^\W_\u3400-\u9fff]+)*")
-_DIGITS = re.compile(r"[0-9]+(?:[.,:][0-9]+)*")
 _NEGATION = re.compile(r"\b(?:not|no|never|none|nobody|cannot|without)\b|n['’]t\b|[不没無无未勿]|禁止")
+#: capitals inside a sentence; a name that the passage doesn't have at all comes from elsewhere
+_NAME = re.compile(r"(?<=[a-z,;] )[A-Z][^\W_]{2,}")
 _FILLERS = frozenset(
     "a an the of to in on at by for and or is are was were be it this that as with from".split()
 )
@@ -33,8 +36,9 @@ def quote_for(sentence: str, content: str, terms: Terms = plain_terms) -> str:
 class QuotablePassage:
     """A passage's pieces and their terms, read once for all the sentences that cite it."""
 
-    def __init__(self, content: str, terms: Terms = plain_terms) -> None:
+    def __init__(self, content: str, terms: Terms = plain_terms, headings: str = "") -> None:
         self._content = content
+        self._known = f"{headings}\n{content}".lower()
         self._terms = terms
         self._pieces = pieces(content)
         self._read = [_read(piece) for piece in self._pieces]
@@ -45,23 +49,26 @@ class QuotablePassage:
         if not self._pieces:
             return "", False
         wanted = set(self._terms(sentence))
+        named = all(name.lower().removesuffix("s") in self._known for name in _NAME.findall(sentence))
         shares = [_overlap(wanted, own) for own in self._sets]
         best = shares.index(max(shares))
-        if _supports(wanted, self._sets[best], sentence, self._read[best]):
+        if named and _supports(wanted, self._sets[best], sentence, self._read[best]):
             return self._pieces[best].source, True
         for first in (best - 1, best):
             pair = self._pieces[first : first + 2] if first >= 0 else []
             both = " ".join(map(_read, pair))
             # A neighbour that adds no term must not lend its numbers or its negation.
             terms = frozenset(self._terms(both))
-            adds = len(pair) == 2 and _overlap(wanted, terms) > shares[best]
+            adds = named and len(pair) == 2 and _overlap(wanted, terms) > shares[best]
             if adds and _supports(wanted, terms, sentence, both):
                 return _span(self._content, pair), True
         return self._pieces[best].source, False
 
 
 def supported(sentence: str, quote: str, terms: Terms = plain_terms) -> bool:
-    """A plain check, no proof: three fifths of the terms, every number, and the same negation."""
+    """A plain check, no proof: three fifths of the terms, every number with its unit, the same negation, and
+    no word turned into its opposite.
+    """
     return _supports(set(terms(sentence)), frozenset(terms(quote)), sentence, quote)
 
 
@@ -69,7 +76,7 @@ def _supports(wanted: set[str], terms: frozenset[str], sentence: str, quote: str
     """``wanted`` and ``terms`` are those of the sentence and of the quote."""
     if not wanted or _overlap(wanted, terms) < 0.6:
         return False
-    if not set(_DIGITS.findall(sentence)) <= set(_DIGITS.findall(quote)):
+    if not same_amounts(sentence, quote) or turned_round(sentence, quote):
         return False
     return bool(_NEGATION.search(sentence.lower())) == bool(_NEGATION.search(quote.lower()))
 

@@ -13,6 +13,7 @@ from gateway.stream.protocol import (
     CitedSource,
     Done,
     Meta,
+    Searched,
     Source,
     Timings,
     Usage,
@@ -22,8 +23,13 @@ NO_USAGE = Usage(0, 0, estimated=False)
 
 
 def meta_of(
-    context: RequestContext, model: str, evidence: Sequence[Evidence], risk: RiskPolicy = RiskPolicy.MARK
+    context: RequestContext,
+    model: str,
+    evidence: Sequence[Evidence],
+    risk: RiskPolicy = RiskPolicy.MARK,
+    searched_for: str = "",
 ) -> Meta:
+    """``searched_for`` is what was looked for in place of a follow-up, '' for the question itself."""
     return Meta(
         request_id=context.request_id,
         trace_id=context.trace_id,
@@ -34,6 +40,7 @@ def meta_of(
         model=model,
         cached=False,
         sources=tuple(_source(item, risk) for item in evidence),
+        searched_for=searched_for or None,
     )
 
 
@@ -52,12 +59,13 @@ def _source(item: Evidence, risk: RiskPolicy) -> Source:
         raw_score=item.raw_score,
         score_label=item.score_label,
         hit_reason=item.hit_reason,
-        risk=risk.shown(chunk.risk),
+        risk=risk.shown(item.risk),
     )
 
 
 def done_of(generated: Generated, citations: tuple[CitedSource, ...], trace: Trace) -> Done:
     """An answer, whole or ended by its length."""
+    trace.status = AnswerStatus.ANSWERED.value
     trace.note(unknown_citations=generated.unknown_citations, finish=generated.finish_reason)
     return Done(
         status=AnswerStatus.ANSWERED,
@@ -72,16 +80,27 @@ def done_of(generated: Generated, citations: tuple[CitedSource, ...], trace: Tra
 
 def refusal_of(reasons: Sequence[RefusalReason], trace: Trace, usage: Usage = NO_USAGE) -> Done:
     """A refusal is an outcome like any other: no text, no citations, its reasons as codes."""
-    trace.note(reasons=[reason.value for reason in reasons])
+    trace.status = AnswerStatus.REFUSED_NO_EVIDENCE.value
+    trace.reasons = tuple(reason.value for reason in reasons)
+    trace.note(reasons=list(trace.reasons))
     return Done(
         status=AnswerStatus.REFUSED_NO_EVIDENCE,
-        reasons=tuple(reason.value for reason in reasons),
+        reasons=trace.reasons,
         citations=(),
         usage=usage,
         cacheable=False,
         cached=False,
         timings=timings_of(trace),
+        searched=_searched(trace),
     )
+
+
+def _searched(trace: Trace) -> Searched | None:
+    """Nothing of any document: the caller's own words, and a count of passages that he may see."""
+    if trace.context is None or trace.findings is None:
+        return None
+    found = trace.findings
+    return Searched(trace.context.scope.knowledge_base, found.candidates, found.missing)
 
 
 def timings_of(trace: Trace) -> Timings:

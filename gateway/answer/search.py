@@ -1,21 +1,25 @@
-"""Steps 9-11 of a question: embed, retrieve, re-check. What leaves here is permitted right now."""
+"""Steps 9-12 of a question: embed, retrieve, re-check, rerank. What leaves here is permitted right now."""
 
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gateway.access.authorizer import DocumentRef, DropReason, Recheck
 from gateway.admission.bulkhead import Bulkhead
 from gateway.admission.stage import stage_time
 from gateway.answer.evidence import Evidence, GateSignals
+from gateway.answer.reranking import Ranked, Reranking
+from gateway.answer.signals import ReadPassage, Wanted
 from gateway.context import RequestContext
-from gateway.observe.hooks import Stage
+from gateway.observe.hooks import RerankSkip, Stage
 from gateway.observe.trace import Trace
 from gateway.retrieval.candidate import Candidate
 from gateway.retrieval.chunk import Chunk, embedded_text
+from gateway.retrieval.hints import Hint, hints_of, known, shown, spellings_of
 from gateway.retrieval.keyterms import missing_key_terms
 from gateway.retrieval.lexicon import Lexicon, TermStatistics
+from gateway.retrieval.modes import Mode
 from gateway.retrieval.query import ScopedQuery
 from gateway.retrieval.retriever import Found, Retriever, belongs
 from gateway.retrieval.store import ChunkReader
@@ -38,29 +42,61 @@ class SearchCaps:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """Permitted candidates, best first; ``dropped`` counts what the re-check took out."""
+    """Permitted candidates, best first; ``dropped`` counts what the re-check took out.
+
+    ``reranker`` is the version whose numbers order them, '' for the fused order; ``rerank_skipped`` says why
+    a reranker that there is has not made it. ``hints`` are those of the question that one of them has.
+    ``served_by`` is the path that read the vectors; ``fallback`` says why ``auto`` didn't take the other.
+    """
 
     question: str
     candidates: tuple[Candidate, ...]
     dropped: Counter[str]
     statistics: TermStatistics
     question_terms: tuple[str, ...]
+    reranker: str = ""
+    rerank_skipped: str = ""
+    hints: tuple[Hint, ...] = ()
+    mode: Mode = Mode.AUTO
+    served_by: Mode = Mode.SDK
+    fallback: str | None = None
+
+    @property
+    def degraded(self) -> bool:
+        """Whether the order is a makeshift: one that the release's thresholds want isn't one."""
+        return self.rerank_skipped not in {"", RerankSkip.NOT_CALIBRATED.value}
 
     @property
     def refs(self) -> frozenset[DocumentRef]:
         return frozenset(candidate.ref for candidate in self.candidates)
 
+    def evidence(self, passages: int) -> tuple[Evidence, ...]:
+        """The first passages, numbered from 1. Of several documents that say the same word for word the best
+        one speaks: copies add nothing and take the place of what does.
+        """
+        distinct: dict[str, Candidate] = {}
+        for candidate in self.candidates:
+            distinct.setdefault(candidate.chunk.content_hash, candidate)
+        return tuple(
+            Evidence(n, c.chunk, c.score, c.raw_score, c.score_label, c.hit_reason)
+            for n, c in enumerate(list(distinct.values())[:passages], start=1)
+        )
+
     def signals(self, evidence: Sequence[Evidence]) -> GateSignals:
         """What the gate looks at, over the passages that may leave as evidence."""
         used = {item.chunk.chunk_id for item in evidence}
         similarities = [c.similarity for c in self.candidates if c.chunk.chunk_id in used]
-        passages = [passage_terms(item.chunk) for item in evidence]
+        passages = [ReadPassage.of(item.chunk) for item in evidence]
+        wanted = Wanted.of(self.question_terms, self.statistics)
         return GateSignals(
             candidates=len(evidence),
             expired=self.dropped[DropReason.EXPIRED.value],
             top_similarity=max(similarities, default=None),
-            coverage=self.statistics.coverage(self.question_terms, passages),
-            missing_key_terms=missing_key_terms(self.question, passages),
+            coverage=wanted.coverage(passages),
+            missing_key_terms=missing_key_terms(self.question, [passage.terms for passage in passages]),
+            reranker=self.reranker,
+            sentence_coverage=wanted.sentence_coverage(passages),
+            match=wanted.match(passages),
         )
 
 
@@ -81,7 +117,10 @@ class PermittedSearch:
         embedding: Bulkhead,
         retrieval: Bulkhead,
         caps: SearchCaps,
+        reranking: Reranking | None = None,
+        mode: Mode = Mode.AUTO,
     ) -> None:
+        """``mode`` is that of whoever asks for none."""
         self._retriever = retriever
         self._reader = reader
         self._lexicon = lexicon
@@ -89,36 +128,89 @@ class PermittedSearch:
         self._embedding = embedding
         self._retrieval = retrieval
         self._caps = caps
+        self._reranking = reranking
+        self._mode = mode
 
     async def run(
-        self, context: RequestContext, trace: Trace, question: str, category: str | None = None
+        self,
+        context: RequestContext,
+        trace: Trace,
+        question: str,
+        category: str | None = None,
+        mode: Mode | None = None,
     ) -> SearchResult:
-        """Raises Overloaded, DeadlineExceeded, Unavailable of whichever part failed."""
+        """Raises Overloaded, DeadlineExceeded, Unavailable of whichever part failed; InvalidField for a mode
+        that isn't installed.
+        """
+        mode = mode or self._mode
+        self._retriever.expect(mode)
         query = ScopedQuery(context.scope, context.release, int(time.time()), category)
         deadline = context.deadline
+        terms = tuple(dict.fromkeys(terms_of(question)))
+        hints = hints_of(question)
+        with trace.stage(Stage.RETRIEVE):
+            with stage_time(deadline, "catalog", self._caps.catalog_ms) as stage:
+                statistics = await self._lexicon.statistics(query, (*terms, *spellings_of(hints)), stage)
+        hints = known(hints, statistics)
+        hint_terms = spellings_of(hints)
         with trace.stage(Stage.EMBED), await self._embedding.acquire(deadline):
             with stage_time(deadline, "embedding", self._caps.embed_ms) as stage:
                 vector = await self._retriever.embed(query, question, stage)
         with trace.stage(Stage.RETRIEVE), await self._retrieval.acquire(deadline):
             trace.hooks.retrieval()
             with stage_time(deadline, "retrieval", self._caps.retrieval_ms) as stage:
-                found = await self._retriever.search(query, question, vector, stage)
+                found = await self._retriever.search(
+                    query, question, vector, stage, mode=mode, hint_terms=hint_terms
+                )
         kept, dropped = await self._permitted(context, trace, found)
         if found.cut and dropped.total() and len(kept) < self._caps.enough:
             # What was deleted or revoked since the build crowds out what is still there: look deeper.
             with trace.stage(Stage.RETRIEVE), await self._retrieval.acquire(deadline):
                 with stage_time(deadline, "retrieval", self._caps.retrieval_ms) as stage:
-                    found = await self._retriever.search(query, question, vector, stage, deeper=_DEEPER)
+                    found = await self._retriever.search(
+                        query, question, vector, stage, mode=mode, hint_terms=hint_terms, deeper=_DEEPER
+                    )
             kept, dropped = await self._permitted(context, trace, found)
-        terms = tuple(dict.fromkeys(terms_of(question)))
-        with trace.stage(Stage.RECHECK):
-            with stage_time(deadline, "catalog", self._caps.catalog_ms) as stage:
-                statistics = await self._lexicon.statistics(query, terms, stage)
+        hints = shown(hints, (passage_terms(c.chunk) for c in kept if c.hinted))
         for reason, count in dropped.items():
             for _ in range(count):
                 trace.hooks.recheck_drop(reason)
         trace.note(candidates=len(found.candidates), permitted=len(kept))
-        return SearchResult(question, kept, dropped, statistics, terms)
+        trace.note(hints=[hint.kind.value for hint in hints])
+        trace.note(mode=mode.value, served_by=found.served_by.value, fallback=found.fallback)
+        trace.hooks.retrieval_path(found.served_by.value, found.fallback)
+        return SearchResult(
+            question,
+            kept,
+            dropped,
+            statistics,
+            terms,
+            hints=hints,
+            mode=mode,
+            served_by=found.served_by,
+            fallback=found.fallback,
+        )
+
+    async def rerank(
+        self, context: RequestContext, trace: Trace, result: SearchResult, *, fitted_only: bool = True
+    ) -> SearchResult:
+        """Step 12, once the caller's permissions have been verified: passages may leave to an endpoint.
+
+        ``fitted_only``: only by the reranker that the release's thresholds are fitted for.
+        """
+        if self._reranking is None:
+            return result
+        if fitted_only and self._reranking.version != context.release.config.reranker:
+            ranked = Ranked(result.candidates, skipped=RerankSkip.NOT_CALIBRATED)
+        else:
+            ranked = await self._reranking.run(
+                trace, result.question, result.candidates, result.statistics, context.deadline
+            )
+        if ranked.skipped is not None:
+            trace.hooks.rerank_skip(ranked.skipped)
+        skipped = "" if ranked.skipped is None else ranked.skipped.value
+        trace.note(reranker=ranked.reranker, rerank_skipped=skipped)
+        return replace(result, candidates=ranked.candidates, reranker=ranked.reranker, rerank_skipped=skipped)
 
     async def passage(self, context: RequestContext, chunk_id: str) -> Chunk | None:
         """One passage by its id, through the same filter and re-check; None when not permitted."""

@@ -1,7 +1,7 @@
 """Composition: parts behind their ports -> services and a worker. Opens and starts nothing."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from gateway.access.apikey import ApiKeyIssuer
@@ -13,10 +13,14 @@ from gateway.admission.quota import Quota
 from gateway.admission.rate import RequestRate
 from gateway.admission.share import TenantShares
 from gateway.answer.calling import ModelCalls
+from gateway.answer.conversation import Conversations
 from gateway.answer.endpoints import Endpoint, Endpoints
+from gateway.answer.explaining import Explainer, ReleaseContents
 from gateway.answer.model import AnswerModel
 from gateway.answer.moderation import ModerationMode, Moderator, OutputPolicy
+from gateway.answer.neighbours import NeighbourLimits, Neighbours
 from gateway.answer.orchestrator import AnswerLimits, Orchestrator
+from gateway.answer.reranking import Reranking
 from gateway.answer.search import PermittedSearch, SearchCaps
 from gateway.bootstrap.works import reclaim_schedule, works_of
 from gateway.ingest.building import DocumentParser
@@ -28,10 +32,13 @@ from gateway.ingest.references import ReclaimStore, ReferenceStore, RemainsStore
 from gateway.ingest.worker import Worker
 from gateway.observe.logging import get_logger
 from gateway.observe.metrics import Metrics
+from gateway.observe.recorder import TraceRecorder
 from gateway.release.catalog import ReleaseCatalog
 from gateway.release.model import RetrievalConfig
 from gateway.retrieval.embedding import Embedder, Embedders
 from gateway.retrieval.lexicon import Lexicon
+from gateway.retrieval.modes import DenseReader, Mode
+from gateway.retrieval.rerank import Reranker
 from gateway.retrieval.retriever import FusionSettings, Retriever
 from gateway.retrieval.risk import RiskPolicy
 from gateway.retrieval.store import ChunkReader, ChunkWriter
@@ -49,6 +56,8 @@ from gateway.web.services import KnowledgeCatalog, Services
 
 #: an import waits for its turn, nobody waits for an import
 _OFFLINE_WAIT_MS = 60_000
+#: that wait to be stored: some megabytes, and some minutes of a busy process
+_TRACES = 2000
 
 
 class Catalog(
@@ -62,6 +71,7 @@ class Catalog(
     ReclaimStore,
     OrderBoard,
     Lexicon,
+    ReleaseContents,
     Protocol,
 ):
     """Every port of the catalog; one object in production as in tests."""
@@ -99,6 +109,8 @@ class Parts(ImportParts):
     api_keys: ApiKeyIssuer | None = None
     embedder: Embedder
     previous_embedder: Embedder | None = None
+    reranker: Reranker | None = None
+    vectorstore: DenseReader | None = None
     model: AnswerModel
     second_model: AnswerModel | None = None
     moderator: Moderator | None = None
@@ -107,6 +119,7 @@ class Parts(ImportParts):
     recheck: Recheck | None = None
     hints: tuple[ChangeHints, ...] = ()
     orders: OrderBoard | None = None
+    optional_checks: Mapping[str, Check] = field(default_factory=dict)
 
 
 def compose(
@@ -149,7 +162,13 @@ def compose(
         on_failure=_rights_unknown,
     )
     search = PermittedSearch(
-        Retriever(_embedders(parts), parts.vectors, _fusion(settings)),
+        Retriever(
+            _embedders(parts),
+            parts.vectors,
+            _fusion(settings),
+            vectorstore=parts.vectorstore,
+            embedded=settings.milvus_uri is None,
+        ),
         parts.vectors,
         parts.catalog,
         recheck,
@@ -161,11 +180,24 @@ def compose(
             catalog_ms=settings.catalog_cap_ms,
             enough=settings.evidence_passages,
         ),
+        reranking=_reranking(settings, parts, rerank),
+        mode=Mode(settings.retrieval_mode),
+    )
+    conversations = Conversations(
+        parts.catalog,
+        recheck,
+        most_turns=settings.conversation_turns,
+        hours=settings.conversation_hours,
+        catalog_cap_ms=settings.catalog_cap_ms,
     )
     orchestrator = Orchestrator(
+        conversations=conversations,
         authorizer=authorizer,
         releases=parts.catalog,
         search=search,
+        neighbours=Neighbours(
+            parts.vectors, recheck, retrieval, _neighbours(settings), RiskPolicy(settings.risk_policy)
+        ),
         calls=_calls(settings, parts),
         generation=generation,
         check_fresh=feed.check_fresh,
@@ -177,6 +209,19 @@ def compose(
             catalog_cap_ms=settings.catalog_cap_ms,
         ),
     )
+    traces = TraceRecorder(
+        parts.catalog, size=_TRACES if settings.trace_days else 0, on_drop=metrics.traces_dropped
+    )
+    explainer = Explainer(
+        authorizer=authorizer,
+        recheck=recheck,
+        releases=parts.catalog,
+        contents=parts.catalog,
+        traces=parts.catalog,
+        recorder=traces,
+        check_fresh=feed.check_fresh,
+        catalog_cap_ms=settings.catalog_cap_ms,
+    )
     services = Services(
         settings=settings,
         verifier=parts.verifier,
@@ -184,6 +229,8 @@ def compose(
         authorizer=authorizer,
         orchestrator=orchestrator,
         search=search,
+        explainer=explainer,
+        traces=traces,
         catalog=parts.catalog,
         objects=parts.objects,
         registry=registry,
@@ -196,7 +243,7 @@ def compose(
         task_streams=task_streams,
         task_shares=TenantShares("tenant_task_streams", settings.tenant_task_streams),
         bulkheads=bulkheads,
-        readiness=Readiness({**parts.checks, "revocations": feed.ready}),
+        readiness=Readiness({**parts.checks, "revocations": feed.ready}, optional=parts.optional_checks),
         wake_worker=worker.wake,
     )
     return services, worker
@@ -207,7 +254,13 @@ def compose_worker(
 ) -> Worker:
     """An import worker; ``name`` tells it from every other one in the catalog."""
     housekeeping = Housekeeping(
-        parts.catalog, key_days=settings.idempotency_days, task_days=settings.task_days
+        parts.catalog,
+        key_days=settings.idempotency_days,
+        task_days=settings.task_days,
+        purges=(
+            lambda: parts.catalog.purge_traces(settings.trace_days * 86_400.0),
+            lambda: parts.catalog.purge_turns(settings.conversation_hours * 3600.0),
+        ),
     )
     return Worker(
         name,
@@ -236,6 +289,18 @@ def _embedders(parts: Parts) -> Embedders:
     return Embedders(parts.embedder, parts.previous_embedder)
 
 
+def _reranking(settings: Settings, parts: Parts, bulkhead: Bulkhead) -> Reranking | None:
+    if parts.reranker is None:
+        return None
+    return Reranking(
+        parts.reranker,
+        bulkhead,
+        _breaker(settings),
+        cap_ms=settings.rerank_cap_ms,
+        risk=RiskPolicy(settings.risk_policy),
+    )
+
+
 def _calls(settings: Settings, parts: Parts) -> ModelCalls:
     adapter, *others = settings.model_adapters
     second = None if parts.second_model is None else _endpoint(settings, parts.second_model, *others)
@@ -254,11 +319,24 @@ def _calls(settings: Settings, parts: Parts) -> ModelCalls:
 
 
 def _endpoint(settings: Settings, model: AnswerModel, adapter: str = "") -> Endpoint:
-    return Endpoint(model, Breaker(settings.breaker_failures, settings.breaker_open_s), adapter)
+    return Endpoint(model, _breaker(settings), adapter)
+
+
+def _breaker(settings: Settings) -> Breaker:
+    return Breaker(settings.breaker_failures, settings.breaker_open_s)
 
 
 def _offline(settings: Settings) -> Bulkhead:
     return Bulkhead("offline_embedding", settings.offline_embedding_concurrency, _OFFLINE_WAIT_MS)
+
+
+def _neighbours(settings: Settings) -> NeighbourLimits:
+    return NeighbourLimits(
+        reach=settings.evidence_neighbours,
+        hits=settings.evidence_neighbours_of,
+        retrieval_ms=settings.retrieval_cap_ms,
+        catalog_ms=settings.catalog_cap_ms,
+    )
 
 
 def _fusion(settings: Settings) -> FusionSettings:
@@ -267,4 +345,5 @@ def _fusion(settings: Settings) -> FusionSettings:
         k=settings.rrf_k,
         dense_weight=settings.rrf_dense_weight,
         lexical_weight=settings.rrf_lexical_weight,
+        hint_weight=settings.rrf_hint_weight,
     )

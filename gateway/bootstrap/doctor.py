@@ -15,13 +15,20 @@ from gateway.bootstrap import fitness
 from gateway.bootstrap.advice import advice_for, told
 from gateway.bootstrap.parts import PartsOpener
 from gateway.context import Deadline
-from gateway.errors import ConfigurationError, DeadlineExceeded, GatewayError, ObjectStoreUnavailable
+from gateway.errors import (
+    ConfigurationError,
+    DeadlineExceeded,
+    GatewayError,
+    ObjectStoreUnavailable,
+    RerankerUnavailable,
+)
 from gateway.keeping.comparing import LATE_S
 from gateway.settings import Settings
 
 #: leases and validity dates are compared with the clocks of two machines
 _SKEW_S = 2.0
 _EMBED_CAP_MS = 5000
+_RERANK_CAP_MS = 5000
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
@@ -78,6 +85,7 @@ class _Examination:
         parts: tuple[tuple[str, Callable[[], Awaitable[None]]], ...] = (
             ("catalog", self._look_at_catalog),
             ("embedder", self._look_at_embedder),
+            ("reranker", self._look_at_reranker),
             ("vector_store", self._look_at_vectors),
             ("object_store", self._look_at_objects),
             ("journal", self._look_at_journal),
@@ -150,6 +158,24 @@ class _Examination:
             answerable.add(previous.space.space_id)
         for other in sorted(self._released - answerable):
             self._failed("embedder", "embedding_space_mismatch", f"an active release holds {other}")
+
+    async def _look_at_reranker(self) -> None:
+        """Nothing of it is fatal: without it questions are answered in the fused order."""
+        embedder = await self._opener.models.embedder()
+        reranker = self._opener.models.reranker(embedder)
+        if reranker is None:
+            self._ok("reranker", "none: passages stay in the fused order")
+            return
+        self._ok("reranker", reranker.version)
+        if self._opener.config(embedder.space).reranker != reranker.version:
+            self._warn("reranker", "reranker_not_calibrated", "the gate's thresholds aren't fitted for it")
+        endpoint = self._opener.models.rerank_endpoint()
+        if endpoint is None:
+            return
+        try:
+            await endpoint.ranked("Does it answer?", ["It does."], Deadline.after(_RERANK_CAP_MS))
+        except (RerankerUnavailable, DeadlineExceeded) as error:
+            self._warn("reranker", "reranker_unavailable", told(error))
 
     async def _look_at_vectors(self) -> None:
         if self._settings.milvus_uri is None:

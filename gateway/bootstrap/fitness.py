@@ -44,6 +44,7 @@ def incomplete(settings: Settings) -> list[str]:
         (previous_url, settings.previous_embedding_name, "GATEWAY_PREVIOUS_EMBEDDING_NAME"),
         (previous_url, settings.previous_embedding_dimension, "GATEWAY_PREVIOUS_EMBEDDING_DIMENSION"),
         (outside, previous_url, "GATEWAY_PREVIOUS_EMBEDDING_BASE_URL"),
+        (settings.rerank_url, settings.rerank_name, "GATEWAY_RERANK_NAME"),
         (settings.oidc_issuer, settings.oidc_audience, "GATEWAY_OIDC_AUDIENCE"),
         (settings.fallback_model_base_url, settings.fallback_model_name, "GATEWAY_FALLBACK_MODEL_NAME"),
         (settings.fallback_model_base_url, settings.model_base_url, "GATEWAY_MODEL_BASE_URL"),

@@ -9,16 +9,19 @@ from pydantic import SecretStr
 
 from gateway.adapters.embedded.embedder import BundledEmbedder
 from gateway.adapters.embedded.phrases import PhraseModerator
+from gateway.adapters.embedded.rerank import LinearReranker, bundled_weights
 from gateway.answer.model import AnswerModel
 from gateway.answer.moderation import Moderator
 from gateway.bootstrap.fitness import BUNDLED
 from gateway.retrieval.embedding import Embedder
+from gateway.retrieval.rerank import Reranker
 from gateway.settings import Settings
 from gateway.web.readiness import Check
 
 if TYPE_CHECKING:
     from gateway.adapters.openai.embedding import OpenAIEmbedder
     from gateway.adapters.openai.model import OpenAIModel
+    from gateway.adapters.rerank.endpoint import RerankEndpoint
 
 _OFFLINE_RETRIES = 4
 
@@ -36,12 +39,15 @@ class _Endpoint:
 
 
 class ModelsOpener:
-    """Opens them onto a stack; ``checks`` gets what tells whether they answer."""
+    """Opens them onto a stack; ``checks`` gets what tells whether they answer, ``optional`` the same of those
+    without which questions are answered nevertheless.
+    """
 
     def __init__(self, settings: Settings, stack: AsyncExitStack, checks: dict[str, Check]) -> None:
         self._settings = settings
         self._stack = stack
         self._checks = checks
+        self.optional: dict[str, Check] = {}
 
     async def embedder(self) -> Embedder:
         """For questions: fails at once rather than late."""
@@ -113,6 +119,33 @@ class ModelsOpener:
         )
         self._stack.push_async_callback(embedder.aclose)
         return embedder
+
+    def reranker(self, embedder: Embedder) -> Reranker | None:
+        """The endpoint's, or the bundled linear one; None where neither fits, or it is off."""
+        if self._settings.rerank == "off":
+            return None
+        endpoint = self.rerank_endpoint()
+        if endpoint is not None:
+            self.optional["reranker"] = endpoint.ping
+            return endpoint
+        return _linear(embedder)
+
+    def rerank_endpoint(self) -> "RerankEndpoint | None":
+        settings = self._settings
+        if settings.rerank_url is None:
+            return None
+        from gateway.adapters.rerank.endpoint import RerankEndpoint
+
+        reranker = RerankEndpoint(
+            settings.rerank_url,
+            settings.rerank_name or "",
+            plain(settings.rerank_api_key),
+            max_sensitivity=settings.rerank_max_sensitivity,
+            connect_cap_ms=settings.connect_cap_ms,
+            api=settings.rerank_api,
+        )
+        self._stack.push_async_callback(reranker.aclose)
+        return reranker
 
     def model(self, embedder: Embedder) -> AnswerModel:
         """The endpoint's, or sentences of the evidence."""
@@ -187,6 +220,13 @@ class ModelsOpener:
         self._stack.push_async_callback(moderator.aclose)
         self._checks["moderation"] = moderator.ping
         return moderator
+
+
+def _linear(embedder: Embedder) -> Reranker | None:
+    """Its weights are fitted for the bundled vectors."""
+    if isinstance(embedder, BundledEmbedder):
+        return LinearReranker(embedder, bundled_weights())
+    return None
 
 
 async def _always() -> bool:

@@ -42,6 +42,7 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
         async with anyio.create_task_group() as tasks:
             await tasks.start(services.feed.run)
             tasks.start_soon(services.orders.run)
+            tasks.start_soon(services.traces.run)
             tasks.start_soon(journal.run)
             if imports_inside(settings):
                 tasks.start_soon(worker.run)
@@ -128,10 +129,13 @@ async def _serving_parts(settings: Settings, stack: AsyncExitStack) -> Parts:
         api_keys=pepper,
         embedder=embedder,
         previous_embedder=previous,
+        reranker=opener.models.reranker(embedder),
+        vectorstore=await opener.vectorstore(),
         model=opener.models.model(embedder),
         second_model=opener.models.second_model(),
         moderator=opener.models.moderator(),
         quota=await opener.answering_quota(),
         hints=opener.hints(),
         orders=None if settings.database_url is None else importing.catalog,
+        optional_checks=opener.models.optional,
     )

@@ -10,12 +10,15 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, TypeVar
 
+import anyio.to_thread
 from pydantic import SecretStr
 
 from gateway.access.apikey import ApiKeyStore
 from gateway.access.principal import IdentityVerifier
 from gateway.adapters.embedded.calibration import calibration_of
 from gateway.adapters.identity.api_keys import ApiKeyVerifier, Pepper, Verifiers
+from gateway.adapters.langchain.reader import LangChainReader
+from gateway.adapters.langchain.vectors import installed, load
 from gateway.adapters.milvus.client import Endpoint
 from gateway.adapters.milvus.layout import server_layout
 from gateway.adapters.milvus.store import MilvusStore
@@ -60,6 +63,7 @@ class PartsOpener:
         self._stack = stack
         self.checks: dict[str, Check] = {}
         self.models = ModelsOpener(settings, stack, self.checks)
+        self._store: MilvusStore | None = None
 
     async def catalog(self) -> SqlCatalog:
         """SQLite belongs to this process alone; a PostgreSQL database must have been migrated before."""
@@ -99,6 +103,7 @@ class PartsOpener:
         async def ping() -> None:
             await store.ping(Deadline.after(_PING_MS))
 
+        self._store = store
         await self._wait_for("vector_store", first_ping, VectorStoreUnavailable)
         self.checks["vector_store"] = ping
         return store
@@ -126,6 +131,28 @@ class PartsOpener:
         except EmbeddingSpaceMismatch as error:
             raise ConfigurationError(error.code, error.detail) from error
         return store
+
+    async def vectorstore(self) -> LangChainReader | None:
+        """LangChain's way to read what ``vectors`` has opened; None where the extra isn't installed.
+
+        It is loaded now where questions will use it by themselves, which takes seconds. Raises
+        ConfigurationError when all of them shall and it isn't there.
+        """
+        needed = self._settings.retrieval_mode == "vectorstore"
+        try:
+            if needed or (self._settings.milvus_uri is not None and installed()):
+                await anyio.to_thread.run_sync(load)
+        except VectorStoreUnavailable as error:
+            if needed:
+                raise ConfigurationError(
+                    "vectorstore_not_installed", "this GATEWAY_RETRIEVAL_MODE needs qa-gateway[langchain]"
+                ) from error
+            return None
+        if self._store is None or not installed():
+            return None
+        reader = LangChainReader(self._store)
+        self._stack.push_async_callback(reader.aclose)
+        return reader
 
     async def objects(self) -> StoredObjects:
         url = self._settings.object_store_url

@@ -11,6 +11,7 @@ from gateway.cli import (
     apikeys,
     asking,
     documents,
+    evaluating,
     governing,
     importing,
     keeping,
@@ -47,6 +48,7 @@ for module in (
     knowledge,
     keeping,
     apikeys,
+    evaluating,
 ):
     module.add_commands(app)
 

@@ -45,6 +45,8 @@ def _ask(
         if as_json:
             line = {"event": event.name, "id": event.sequence, **event.data}
             print(json.dumps(line, ensure_ascii=False), flush=True)
+        elif event.name == "meta":
+            _show_asked(event.data.get("searched_for"))
         elif event.name == "delta":
             # not by rich, which would drop the spaces at the end of each piece
             print(_harmless(event.data["text"]), end="", flush=True)
@@ -56,6 +58,12 @@ def _ask(
     if last.name != "done":
         return FAILED
     return 0 if last.data["status"] == "ANSWERED" else REFUSED
+
+
+def _show_asked(searched_for: str | None) -> None:
+    """What a follow-up was taken for."""
+    if searched_for:
+        notes.print(_harmless(f"Searched for: {searched_for}"), markup=False)
 
 
 def _harmless(text: str) -> str:
@@ -77,6 +85,17 @@ def _show_end(event: StreamEvent) -> None:
             "No answer: the documents you may see do not hold enough evidence "
             f"({', '.join(data['reasons'])})."
         )
+        _show_searched(data.get("searched") or {})
+
+
+def _show_searched(searched: dict[str, Any]) -> None:
+    """In one line; a server of before says nothing of it."""
+    if not searched.get("passages"):
+        return
+    missing = ", ".join(searched["missing"])
+    lacking = f"; none of the nearest has: {missing}" if missing else ""
+    looked = f"Passages looked at in {searched['knowledge_base']}: {searched['passages']}{lacking}."
+    notes.print(_harmless(looked), markup=False)
 
 
 def _show_citations(citations: Iterable[dict[str, Any]]) -> None:
@@ -92,7 +111,9 @@ def search(
     query: Annotated[str, typer.Argument(help="What to look for.")],
     kb: KnowledgeBase,
     top_k: Annotated[int, typer.Option("--top-k", min=1, max=100)] = 8,
-    mode: Annotated[str, typer.Option("--mode", help="auto, vectorstore or sdk.")] = "auto",
+    mode: Annotated[
+        str | None, typer.Option("--mode", help="auto, vectorstore or sdk; else as the gateway is set.")
+    ] = None,
     category: Annotated[str | None, typer.Option("--category")] = None,
     as_json: AsJson = False,
     url: Url = DEFAULT_URL,
@@ -119,5 +140,6 @@ def search(
             result["hit_reason"],
         )
     out.print(table)
-    notes.print(f"relevance: {answer['relevance']}, served by {answer['served_by']}")
+    instead = f" ({answer['fallback']})" if answer["fallback"] else ""
+    notes.print(f"relevance: {answer['relevance']}, served by {answer['served_by']}{instead}")
     return 0

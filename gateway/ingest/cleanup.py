@@ -57,10 +57,11 @@ class CleanupWork:
         remains = None if claim.target is None else await self._remains.remains(claim)
         if remains is None:  # a revocation: until it is lifted nothing may be lost
             return _ended(Counter(), after_revocation(claim.target))
-        removed = Counter({"rows": 0, **dict.fromkeys(_COUNTED.values(), 0)})
+        versions = [version.version for version in remains.versions]
+        removed = Counter(quotes=await self._remains.erase_quotes(claim, versions))
         uncounted = await self._empty_revisions(claim, remains, removed)
         shared = await self._remove_objects(claim, remains, removed)
-        await self._remains.erase(claim, [version.version for version in remains.versions])
+        await self._remains.erase(claim, versions)
         return _ended(removed, after_deletion(shared, uncounted))
 
     async def _empty_revisions(self, claim: TaskClaim, remains: Remains, removed: Counter[str]) -> int:
@@ -133,6 +134,6 @@ def _name(key: str) -> str:
 
 
 def _ended(removed: Mapping[str, int], remaining: Sequence[Remainder]) -> Ending:
-    counted = {name: removed.get(name, 0) for name in ("rows", *_COUNTED.values())}
+    counted = {name: removed.get(name, 0) for name in ("rows", *_COUNTED.values(), "quotes")}
     told = [{"what": one.what, "why": one.why, "until": one.until} for one in remaining]
     return Ending(TaskState.SUCCEEDED, report={"removed": counted, "remains": told})

@@ -116,6 +116,12 @@ class RemainsStore(Protocol):
         """
         ...
 
+    async def erase_quotes(self, claim: TaskClaim, versions: Sequence[int]) -> int:
+        """What traces quote of the target's versions, and the turns of conversations that rest on them; how
+        many passages and turns.
+        """
+        ...
+
     async def erase(self, claim: TaskClaim, versions: Sequence[int]) -> None:
         """The versions' manifests and titles; that they were is still known."""
         ...

@@ -31,9 +31,24 @@ _LOGS = Remainder(
     "they hold ids and codes, never text, questions or answers",
     "your log store's own retention",
 )
+_TRACES = Remainder(
+    "traces of questions",
+    "they are the words of those who asked; what they quoted is gone from them",
+    "GATEWAY_TRACE_DAYS after each question, or until somebody erases a person's",
+)
+_TURNS = Remainder(
+    "questions of conversations",
+    "those that its passages have answered are gone; while nobody may see it none of them is used",
+    "GATEWAY_CONVERSATION_HOURS after each question",
+)
+_REVOKED_TRACES = Remainder(
+    "previews in traces of questions",
+    "whoever reads a trace sees no passage of it that he may not see at that moment",
+    "GATEWAY_TRACE_DAYS after each question, or until the document is deleted",
+)
 _NOT_KEPT = tuple(
     Remainder(what, "not kept here", "")
-    for what in ("previews", "cached answers", "traces", "conversations", "feedback", "evaluation copies")
+    for what in ("cached answers", "feedback", "evaluation copies")
 )
 _CATALOG = Remainder(
     "source, address, author and hash of each version in the catalog",
@@ -68,7 +83,7 @@ def after_deletion(shared: Mapping[str, int], uncounted: int) -> list[Remainder]
                 f"word counts in {uncounted} releases", "the chunk file is lost", "the releases are reclaimed"
             )
         )
-    return [*told, _CATALOG, _AUDIT, _JOURNAL, _BACKUPS, _LOGS, *_NOT_KEPT]
+    return [*told, _CATALOG, _TRACES, _TURNS, _AUDIT, _JOURNAL, _BACKUPS, _LOGS, *_NOT_KEPT]
 
 
 def after_revocation(document_id: str | None) -> list[Remainder]:
@@ -77,4 +92,4 @@ def after_revocation(document_id: str | None) -> list[Remainder]:
     until = "it is lifted, or the document is deleted" if document_id else "it is lifted"
     rows = "its rows in the vector store" if document_id is None else "its rows, moved to a class of nobody"
     kept = [Remainder(what, why, until) for what in (rows, "originals", "chunk files", "vector files")]
-    return [*kept, _AUDIT, _JOURNAL, _BACKUPS, _LOGS, *_NOT_KEPT]
+    return [*kept, _REVOKED_TRACES, _TURNS, _AUDIT, _JOURNAL, _BACKUPS, _LOGS, *_NOT_KEPT]

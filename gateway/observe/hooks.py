@@ -33,6 +33,17 @@ class Retry(StrEnum):
     SECOND_ENDPOINT = "second_endpoint"
 
 
+class RerankSkip(StrEnum):
+    """Why candidates stay in the fused order though there is a reranker."""
+
+    NOT_CALIBRATED = "not_calibrated"  # the release's thresholds aren't fitted for it
+    NOT_CLEARED = "not_cleared"  # a passage is too sensitive for it
+    OVERLOADED = "overloaded"  # all its places are taken
+    LEFT_ALONE = "left_alone"  # it keeps failing
+    TOO_SLOW = "too_slow"
+    UNAVAILABLE = "reranker_unavailable"
+
+
 class Hooks(Protocol):
     """Told as things happen; implementations return at once and never raise."""
 
@@ -42,9 +53,13 @@ class Hooks(Protocol):
 
     def retrieval(self) -> None: ...
 
+    def retrieval_path(self, served_by: str, fallback: str | None) -> None: ...
+
     def model_call(self, kind: ModelCall) -> None: ...
 
     def model_retry(self, kind: Retry) -> None: ...
+
+    def rerank_skip(self, reason: RerankSkip) -> None: ...
 
     def answer(self, status: str) -> None: ...
 

@@ -14,7 +14,7 @@ from prometheus_client import (
 
 from gateway.access.authorizer import DropReason
 from gateway.errors import GatewayError
-from gateway.observe.hooks import ModelCall, Retry, Stage
+from gateway.observe.hooks import ModelCall, RerankSkip, Retry, Stage
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0)
 
@@ -39,11 +39,26 @@ class Metrics:
         self.registry = CollectorRegistry()
         self._questions = self._counter("gateway_questions", "Questions received.")
         self._retrievals = self._counter("gateway_retrievals", "Searches of the vector store started.")
+        self._paths = self._counter(
+            "gateway_retrieval_paths",
+            "Searches by the path that read the vectors.",
+            "path",
+            ("sdk", "vectorstore"),
+        )
+        self._fallbacks = self._counter(
+            "gateway_retrieval_fallbacks",
+            "Searches that auto didn't leave to the vectorstore path.",
+            "reason",
+            ("not_installed", "embedded_store", "vector_store_unavailable", "deadline_exceeded"),
+        )
         self._model_calls = self._counter(
             "gateway_model_calls", "Model calls started.", "kind", map(str, ModelCall)
         )
         self._model_retries = self._counter(
             "gateway_model_retries", "Model calls that repeat one which failed.", "kind", map(str, Retry)
+        )
+        self._rerank_skips = self._counter(
+            "gateway_rerank_skips", "Searches left in the fused order.", "reason", map(str, RerankSkip)
         )
         self._answers = self._counter("gateway_answers", "Answers ended whole.", "status", statuses)
         self._rejections = self._counter(
@@ -62,6 +77,9 @@ class Metrics:
         self._cache = self._counter("gateway_cache", "Answer cache reads.", "result", ("hit", "miss", "skip"))
         self._after_cancel = self._counter(
             "gateway_tokens_after_cancel", "Pieces of text that came after a cancel."
+        )
+        self._traces_dropped = self._counter(
+            "gateway_traces_dropped", "Traces of searches and answers that could not be kept."
         )
         self._streams = Gauge(
             "gateway_active_streams", "Questions being answered now.", registry=self.registry
@@ -124,11 +142,19 @@ class Metrics:
     def retrieval(self) -> None:
         self._retrievals.inc()
 
+    def retrieval_path(self, served_by: str, fallback: str | None) -> None:
+        self._paths.labels(served_by).inc()
+        if fallback is not None:
+            self._fallbacks.labels(fallback).inc()
+
     def model_call(self, kind: ModelCall) -> None:
         self._model_calls.labels(kind.value).inc()
 
     def model_retry(self, kind: Retry) -> None:
         self._model_retries.labels(kind.value).inc()
+
+    def rerank_skip(self, reason: RerankSkip) -> None:
+        self._rerank_skips.labels(reason.value).inc()
 
     def answer(self, status: str) -> None:
         self._answers.labels(status).inc()
@@ -165,6 +191,9 @@ class Metrics:
 
     def acknowledged(self, seconds: float) -> None:
         self._acks.observe(seconds)
+
+    def traces_dropped(self, count: int) -> None:
+        self._traces_dropped.inc(count)
 
     def active_streams(self, count: int) -> None:
         self._streams.set(count)

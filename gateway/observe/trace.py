@@ -1,14 +1,23 @@
-"""The trace of one request: ids, stage times and counts, written down once at its end."""
+"""The trace of one request: ids, stage times and counts, written down once at its end.
+
+What was asked and found goes beside it into the catalog, never into a log.
+"""
 
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from gateway.context import RequestContext
 from gateway.observe.hooks import Hooks, Stage
+from gateway.observe.tracelog import NOTHING_FOUND, Findings, TraceRecord
 
 
 class Trace:
-    """Collects what happened to one request. ``facts`` holds ids, counts, digests and codes only."""
+    """Collects what happened to one request. ``facts`` holds ids, counts, digests and codes only.
+
+    ``searched`` is what is looked for in place of the question; ``record`` has neither of them, nor what was
+    found.
+    """
 
     def __init__(self, request_id: str, trace_id: str, hooks: Hooks) -> None:
         self.request_id = request_id
@@ -16,6 +25,13 @@ class Trace:
         self.hooks = hooks
         self.stage_ms: dict[str, float] = {}
         self.facts: dict[str, object] = {}
+        self.context: RequestContext | None = None
+        self.question = ""
+        self.searched = ""
+        self.findings: Findings | None = None
+        self.reasons: tuple[str, ...] = ()
+        #: of an answer that is whole
+        self.status = ""
         self._started = time.perf_counter()
         self._first_text_ms: float | None = None
 
@@ -45,6 +61,34 @@ class Trace:
     @property
     def elapsed_ms(self) -> float:
         return (time.perf_counter() - self._started) * 1000
+
+    def to_keep(self, kind: str, outcome: str) -> TraceRecord | None:
+        """What the catalog keeps of it; None when nothing was asked of any knowledge base."""
+        context = self.context
+        if context is None or not self.question:
+            return None
+        return TraceRecord(
+            trace_id=self.trace_id,
+            request_id=self.request_id,
+            at=time.time(),
+            tenant=context.principal.tenant,
+            subject=context.principal.subject,
+            kind=kind,
+            kb_id=context.scope.kb_id,
+            knowledge_base=context.scope.knowledge_base,
+            release_id=context.release.release_id,
+            release_sequence=context.release.sequence,
+            config=context.release.config.version,
+            question=self.question,
+            searched=self.searched,
+            outcome=outcome,
+            reasons=self.reasons,
+            findings=self.findings or NOTHING_FOUND,
+            timings={
+                **{f"{name}_ms": round(ms, 1) for name, ms in self.stage_ms.items()},
+                "total_ms": round(self.elapsed_ms, 1),
+            },
+        )
 
     def record(self) -> dict[str, object]:
         """The fields of the one log line; times in milliseconds."""

@@ -90,12 +90,29 @@ class EmbeddingSpace:
 
 
 @dataclass(frozen=True, slots=True)
+class GateFit:
+    """One stored set of the evidence gate's thresholds, fitted on what one order of passages brings to the top.
+
+    ``weights`` are by name of the signal they weigh; their sum is no probability and accepts at ``bias``.
+    ``reranker`` is the version of the reranker that made the order, '' for the fused one. ``limits`` are further
+    numbers by name.
+    """
+
+    weights: tuple[tuple[str, float], ...]
+    bias: float
+    min_coverage: float = 0.0
+    reranker: str = ""
+    limits: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class RetrievalConfig:
     """What a release says about ranking and the gate; part of every cache key by its version.
 
     The gate accepts when ``w_similarity * top similarity + w_coverage * IDF coverage >= bias``;
     the score is no probability. Without a ``bias`` the space is uncalibrated: documents can be imported
-    and searched, and no question is answered.
+    and searched, and no question is answered. ``gates`` are sets for one reranker each; that for '' stands in
+    place of these four numbers.
     """
 
     version: str
@@ -103,6 +120,7 @@ class RetrievalConfig:
     w_coverage: float
     bias: float | None
     min_coverage: float = 0.0
+    gates: tuple[GateFit, ...] = ()
 
     @classmethod
     def uncalibrated(cls, space: EmbeddingSpace) -> "RetrievalConfig":
@@ -111,7 +129,20 @@ class RetrievalConfig:
 
     @property
     def calibrated(self) -> bool:
-        return self.bias is not None
+        return self.gate() is not None or bool(self.reranker)
+
+    @property
+    def reranker(self) -> str:
+        """The version of the reranker that its thresholds expect, '' for none."""
+        return next((gate.reranker for gate in self.gates if gate.reranker), "")
+
+    def gate(self, reranker: str = "") -> GateFit | None:
+        """The thresholds for passages in the order of that reranker, or in the fused one; None: never fitted."""
+        fitted = next((gate for gate in self.gates if gate.reranker == reranker), None)
+        if fitted is not None or reranker or self.bias is None:
+            return fitted
+        weights = (("top_similarity", self.w_similarity), ("coverage", self.w_coverage))
+        return GateFit(weights, self.bias, self.min_coverage)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ class Candidate:
     raw_score: float
     score_label: str
     hit_reason: str
+    hinted: bool = False
 
     @property
     def score(self) -> float | None:

@@ -4,8 +4,13 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from gateway.context import Deadline
+from gateway.errors import RerankerUnavailable
 from gateway.retrieval.candidate import Candidate
 from gateway.retrieval.lexicon import TermStatistics
+
+
+class RerankRefused(RerankerUnavailable):
+    """It doesn't accept this call; another question may be welcome."""
 
 
 class Reranker(Protocol):
@@ -29,6 +34,6 @@ class Reranker(Protocol):
         deadline: Deadline,
     ) -> Sequence[float]:
         """One finite number a candidate, in their order, higher is better; only their order within one
-        question means anything. Raises RerankerUnavailable, DeadlineExceeded.
+        question means anything. Raises RerankerUnavailable, DeadlineExceeded (stage ``rerank``).
         """
         ...

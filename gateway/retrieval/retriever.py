@@ -11,23 +11,27 @@ from gateway.retrieval.candidate import Candidate
 from gateway.retrieval.chunk import Chunk
 from gateway.retrieval.embedding import Embedders, Vector
 from gateway.retrieval.fusion import reciprocal_rank_fusion
+from gateway.retrieval.modes import DenseReader, DenseRoute, Mode, Served
 from gateway.retrieval.query import ScopedQuery
 from gateway.retrieval.store import ChunkReader, Hit
 from gateway.retrieval.terms import terms_of
 
 DENSE = "dense"
 BM25 = "bm25"
+HINT = "hint"
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Candidates best first, how many rows the store should never have returned, and whether there may
-    be more further down.
+    """Candidates best first, how many rows the store should never have returned, whether there may be more
+    further down, and by which path the vectors were read (``fallback``: why not by the other).
     """
 
     candidates: tuple[Candidate, ...]
     foreign: int
     cut: bool = False
+    served_by: Mode = Mode.SDK
+    fallback: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +42,31 @@ class FusionSettings:
     k: int
     dense_weight: float
     lexical_weight: float
+    hint_weight: float = 1.0
 
 
 class Retriever:
-    """Stateless. Never widens a query: a search that finds nothing stays empty."""
+    """Never widens a query: a search that finds nothing stays empty. Words are always read through
+    ``reader``; of vectors that is the ``sdk`` mode, and ``vectorstore`` the other one.
+    """
 
-    def __init__(self, embedders: Embedders, reader: ChunkReader, fusion: FusionSettings) -> None:
+    def __init__(
+        self,
+        embedders: Embedders,
+        reader: ChunkReader,
+        fusion: FusionSettings,
+        *,
+        vectorstore: DenseReader | None = None,
+        embedded: bool = False,
+    ) -> None:
         self._embedders = embedders
         self._reader = reader
         self._fusion = fusion
+        self._dense = DenseRoute(reader, vectorstore, embedded=embedded)
+
+    def expect(self, mode: Mode) -> None:
+        """Raises InvalidField for a mode that isn't installed."""
+        self._dense.expect(mode)
 
     async def embed(self, query: ScopedQuery, question: str, deadline: Deadline) -> Vector:
         """The question's vector. Raises EmbeddingSpaceMismatch when it wouldn't be comparable."""
@@ -54,34 +74,55 @@ class Retriever:
         return vector
 
     async def search(
-        self, query: ScopedQuery, question: str, vector: Vector, deadline: Deadline, *, deeper: int = 1
+        self,
+        query: ScopedQuery,
+        question: str,
+        vector: Vector,
+        deadline: Deadline,
+        *,
+        mode: Mode = Mode.AUTO,
+        hint_terms: Sequence[str] = (),
+        deeper: int = 1,
     ) -> Found:
-        """Both routes at once, ``deeper`` times the usual depth. Raises what the store raises; one failing
-        route fails the search.
+        """All routes at once, ``deeper`` times the usual depth; what has one of ``hint_terms`` is raised.
+        Raises what the store raises; one failing route fails the search.
         """
-        routes: dict[str, list[Hit]] = {DENSE: [], BM25: []}
+        routes: dict[str, list[Hit]] = {DENSE: [], BM25: [], HINT: []}
         depth = self._fusion.depth * deeper
+        served = Served([], Mode.SDK)
 
         async def dense() -> None:
-            routes[DENSE] = await self._reader.dense(query, vector, depth, deadline)
+            nonlocal served
+            served = await self._dense.search(mode, query, vector, depth, deadline)
+            routes[DENSE] = served.hits
 
         async def lexical() -> None:
             terms = tuple(dict.fromkeys(terms_of(question)))
             routes[BM25] = await self._reader.lexical(query, terms, depth, deadline)
 
+        async def hinted() -> None:
+            routes[HINT] = await self._reader.lexical(query, hint_terms, depth, deadline)
+
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(dense)
                 tasks.start_soon(lexical)
+                if hint_terms and self._fusion.hint_weight:
+                    tasks.start_soon(hinted)
         except* GatewayError as group:
             raise first_error(group) from None
         found = self._fuse(query, vector, routes)
-        return replace(found, cut=any(len(hits) >= depth for hits in routes.values()))
+        return replace(
+            found,
+            cut=any(len(hits) >= depth for hits in routes.values()),
+            served_by=served.by,
+            fallback=served.fallback,
+        )
 
     def _fuse(self, query: ScopedQuery, vector: Vector, routes: dict[str, list[Hit]]) -> Found:
         chunks: dict[str, Chunk] = {}
         similarity: dict[str, float] = {}
-        rankings: dict[str, list[str]] = {DENSE: [], BM25: []}
+        rankings: dict[str, list[str]] = {DENSE: [], BM25: [], HINT: []}
         foreign = 0
         for route, hits in routes.items():
             for hit in hits:
@@ -94,7 +135,11 @@ class Retriever:
                     similarity[hit.chunk.chunk_id] = hit.score
                 elif hit.vector is not None and hit.chunk.chunk_id not in similarity:
                     similarity[hit.chunk.chunk_id] = cosine(vector, hit.vector)
-        weights = {DENSE: self._fusion.dense_weight, BM25: self._fusion.lexical_weight}
+        weights = {
+            DENSE: self._fusion.dense_weight,
+            BM25: self._fusion.lexical_weight,
+            HINT: self._fusion.hint_weight,
+        }
         fused = reciprocal_rank_fusion(rankings, weights, self._fusion.k)
         return Found(
             tuple(
@@ -105,6 +150,7 @@ class Retriever:
                     raw_score=score,
                     score_label="rrf",
                     hit_reason=_reason(chunk_id, rankings),
+                    hinted=chunk_id in rankings[HINT],
                 )
                 for chunk_id, score in fused
             ),

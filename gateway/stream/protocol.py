@@ -33,9 +33,12 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class CitedSource:
-    """One citation of the finished answer; ``supported`` says whether the quote carries the sentence."""
+    """One citation of the finished answer; ``supported`` says whether the quote carries the sentence. The
+    quote stands in ``chunk_id``: the passage of ``meta``, or a neighbour joined to it.
+    """
 
     n: int
+    chunk_id: str
     document_id: str
     document_version: int
     title: str
@@ -64,6 +67,8 @@ class Timings:
 
 @dataclass(frozen=True, slots=True)
 class Meta:
+    """``searched_for``: what was looked for in place of a follow-up question."""
+
     request_id: str
     trace_id: str
     knowledge_base: str
@@ -73,6 +78,7 @@ class Meta:
     model: str
     cached: bool
     sources: tuple[Source, ...]
+    searched_for: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +87,20 @@ class Delta:
 
 
 @dataclass(frozen=True, slots=True)
+class Searched:
+    """Why a refusal is one, in what its reader may know: ``passages`` that he may see were looked at, and
+    none of those nearest to his question has the words ``missing``, as he wrote them.
+    """
+
+    knowledge_base: str
+    passages: int
+    missing: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Done:
+    """``searched`` comes with a refusal only."""
+
     status: AnswerStatus
     reasons: tuple[str, ...]
     citations: tuple[CitedSource, ...]
@@ -89,6 +108,7 @@ class Done:
     cacheable: bool
     cached: bool
     timings: Timings
+    searched: Searched | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,20 +29,32 @@ _log = get_logger("readiness")
 
 @dataclass(frozen=True, slots=True)
 class PartState:
-    """``since_s``: seconds in this state, as far as anybody asked. ``code``: why it is down."""
+    """``since_s``: seconds in this state, as far as anybody asked. ``code``: why it is down. Without a part
+    that isn't ``needed`` questions are answered, only not as well.
+    """
 
     up: bool
     since_s: float
     code: str | None = None
+    needed: bool = True
 
 
 class Readiness:
     """Each part by itself: asked beside the others, at most ``cap_s`` long, never twice at a time."""
 
     def __init__(
-        self, checks: Mapping[str, Check], *, cap_s: float = _CAP_S, clock: Clock = time.monotonic
+        self,
+        checks: Mapping[str, Check],
+        *,
+        optional: Mapping[str, Check] | None = None,
+        cap_s: float = _CAP_S,
+        clock: Clock = time.monotonic,
     ) -> None:
-        self._parts = {name: _Part(name, check, cap_s, clock) for name, check in checks.items()}
+        self._parts = {
+            name: _Part(name, check, cap_s, clock, needed=needed)
+            for asked, needed in ((checks, True), (optional or {}, False))
+            for name, check in asked.items()
+        }
 
     async def states(self) -> dict[str, PartState]:
         """Every part, within ``cap_s``; never raises what a part raises."""
@@ -52,16 +64,17 @@ class Readiness:
         return {name: part.state() for name, part in self._parts.items()}
 
     async def until_up(self) -> None:
-        """Returns once every part answers; bound it yourself."""
-        while not all(state.up for state in (await self.states()).values()):  # noqa: ASYNC110 - nobody tells us
+        """Returns once every part that is needed answers; bound it yourself."""
+        while not all(state.up or not state.needed for state in (await self.states()).values()):  # noqa: ASYNC110 - nobody tells us
             await asyncio.sleep(_LOOK_S)
 
 
 class _Part:
     """One part's last answer, and when it is asked again."""
 
-    def __init__(self, name: str, check: Check, cap_s: float, clock: Clock) -> None:
+    def __init__(self, name: str, check: Check, cap_s: float, clock: Clock, *, needed: bool) -> None:
         self._name = name
+        self._needed = needed
         self._check = check
         self._cap_s = cap_s
         self._clock = clock
@@ -74,7 +87,7 @@ class _Part:
 
     def state(self) -> PartState:
         since = self._clock() if self._since is None else self._since
-        return PartState(self._code is None, self._clock() - since, self._code)
+        return PartState(self._code is None, self._clock() - since, self._code, self._needed)
 
     def asked(self) -> asyncio.Task[None] | None:
         """Asks when it is time to; the question that a caller waits for, if any."""

@@ -10,7 +10,17 @@ from starlette.routing import BaseRoute, Mount, Route, request_response
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gateway.web.routes import answers, apikeys, documents, governing, knowledge, operations, releases, tasks
+from gateway.web.routes import (
+    answers,
+    apikeys,
+    documents,
+    explaining,
+    governing,
+    knowledge,
+    operations,
+    releases,
+    tasks,
+)
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -72,6 +82,8 @@ def routes() -> list[BaseRoute]:
         _path("/v1/answers/{request_id}/ack", post=answers.acknowledge),
         _path("/v1/search", get=knowledge.search),
         _path("/v1/sources/{chunk_id}", get=knowledge.source),
+        _path("/v1/explain", post=explaining.explain),
+        _path("/v1/traces", delete=explaining.erase),
         _path("/v1/documents", get=documents.list_documents, post=documents.upload),
         _path("/v1/documents/{document_id}", get=documents.get_document, delete=documents.delete_document),
         _path("/v1/documents/{document_id}/acl", put=governing.set_acl),

@@ -10,6 +10,8 @@ from gateway.access.principal import IdentityVerifier
 from gateway.admission.bulkhead import Bulkhead
 from gateway.admission.rate import RequestRate
 from gateway.admission.share import TenantShares
+from gateway.answer.conversation import TurnStore
+from gateway.answer.explaining import Explainer
 from gateway.answer.orchestrator import Orchestrator
 from gateway.answer.search import PermittedSearch
 from gateway.ingest.catalog import ReleaseStore, TaskStore, VersionStore
@@ -17,6 +19,8 @@ from gateway.ingest.governance import Governance
 from gateway.ingest.objects import ObjectStore
 from gateway.observe.audit import AuditLog
 from gateway.observe.metrics import Metrics
+from gateway.observe.recorder import TraceRecorder
+from gateway.observe.tracelog import TraceStore
 from gateway.settings import Settings
 from gateway.stream.acknowledgement import EndedAnswers
 from gateway.stream.feed import RevocationFeed
@@ -27,7 +31,16 @@ from gateway.web.readiness import Readiness
 
 
 class KnowledgeCatalog(
-    TaskStore, VersionStore, ReleaseStore, Governance, RevocationCatalog, ApiKeyStore, AuditLog, Protocol
+    TaskStore,
+    VersionStore,
+    ReleaseStore,
+    Governance,
+    RevocationCatalog,
+    ApiKeyStore,
+    AuditLog,
+    TraceStore,
+    TurnStore,
+    Protocol,
 ):
     """The catalog as the routes see it: one object, several ports."""
 
@@ -43,6 +56,8 @@ class Services:
     authorizer: Authorizer
     orchestrator: Orchestrator
     search: PermittedSearch
+    explainer: Explainer
+    traces: TraceRecorder
     catalog: KnowledgeCatalog
     objects: ObjectStore
     registry: SessionRegistry

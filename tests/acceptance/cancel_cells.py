@@ -11,6 +11,7 @@ import anyio.lowlevel
 
 from gateway.adapters.memory.models import FixedEmbedder, Gate, ScriptedModel
 from gateway.adapters.openai.model import OpenAIModel
+from gateway.adapters.rerank.endpoint import RerankEndpoint
 from gateway.admission.bulkhead import Bulkhead, Permit
 from gateway.context import Deadline
 from gateway.errors import EmbedderUnavailable, UpstreamFailed
@@ -19,7 +20,7 @@ from gateway.stream.session import CloseReason, Session
 from loadtest.model_stub import ModelStub, serve_stub
 from tests.harness.serving import serving_world
 from tests.harness.wire import Wire, connected, request
-from tests.harness.world import Hold, World
+from tests.harness.world import Hold, World, open_gate
 
 TEXT = {"limits.md": "# Limits\n\nThe upload limit is 42 megabytes for every member of staff.\n"}
 QUESTION = "What is the upload limit?"
@@ -36,12 +37,10 @@ CAUSES = (
 #: the phases in which headers and ``meta`` have left
 STREAMING = frozenset({"pre_token", "mid_stream", "blocked_send", "finished"})
 
-_NO_RERANKER = "no reranker exists yet"
 _NO_CALL = "only a call of the model has an idle limit, and none has begun"
 #: cells that can't exist, each with the reason
 IMPOSSIBLE = {
-    **{(cause, "reranking"): _NO_RERANKER for cause in CAUSES},
-    **{("idle", phase): _NO_CALL for phase in ("queued", "embedding", "retrieving")},
+    **{("idle", phase): _NO_CALL for phase in ("queued", "embedding", "retrieving", "reranking")},
     ("idle", "blocked_send"): "the model waits for the reader: its own time stands still",
     ("idle", "finished"): "its call of the model is over",
     ("deadline", "finished"): "an answer that has ended has no deadline",
@@ -66,6 +65,7 @@ ENDS: dict[str, tuple[CloseReason, str | None]] = {
 FAILURES = {
     "embedding": (CloseReason.FAILED, "embedder_unavailable"),
     "retrieving": (CloseReason.FAILED, "vector_store_unavailable"),
+    "reranking": (CloseReason.COMPLETED, None),  # it is skipped
     "pre_token": (CloseReason.UPSTREAM, "upstream_failed"),
     "mid_stream": (CloseReason.UPSTREAM, "upstream_failed"),
 }
@@ -106,6 +106,8 @@ class Cell:
             case "revoke":
                 await self.world.catalog.revoke("acme", RevocationKind.USER, "ann", "left", "root")
                 self.world.services.feed.wake()
+            case "upstream_error" if self.phase == "reranking" and self.stub is not None:
+                self.stub.open_gate()
             case "upstream_error":
                 self.world.embedder.error = EmbedderUnavailable()
                 self.world.vectors.available = False
@@ -145,7 +147,10 @@ async def standing_at(phase: str, causes: frozenset[str]) -> AsyncIterator[Cell]
     settings: dict[str, Any] = {"total_cap_ms": 400 if "deadline" in causes else 60_000}
     async with AsyncExitStack() as stack:
         gate, stub = Gate(), None
-        if "idle" in causes:
+        if phase == "reranking":
+            stub = await stack.enter_async_context(serve_stub())
+            world = await _reranking(stack, stub, **settings)
+        elif "idle" in causes:
             stub = await stack.enter_async_context(serve_stub())
             stalls = {"pre_token": 0, "mid_stream": 2}.get(phase)
             stub.script(tokens=list(PIECES), stall_after_tokens=stalls)
@@ -189,6 +194,17 @@ def _generation(world: World) -> Bulkhead:
     return next(b for b in world.services.bulkheads if b.name == "generation")
 
 
+async def _reranking(stack: AsyncExitStack, stub: ModelStub, **settings: Any) -> World:
+    """Its reranker is held at the gate, and breaks when it is let go."""
+    stub.script_model("judge", gate_after_tokens=0, rerank="cut")
+    url = f"{stub.base_url}/rerank"
+    reranker = RerankEndpoint(url, "judge", None, max_sensitivity=3, connect_cap_ms=5000)
+    stack.push_async_callback(reranker.aclose)
+    config = open_gate(reranker.version)
+    model = ScriptedModel(PIECES)
+    return World(model=model, reranker=reranker, config=config, rerank_cap_ms=60_000, **settings)
+
+
 async def _endpoint(stack: AsyncExitStack, stub: ModelStub) -> OpenAIModel:
     caps = {"connect_cap_ms": 5000, "first_token_cap_ms": 300, "idle_cap_ms": 300}
     model = OpenAIModel(stub.base_url, "stub", None, max_sensitivity=3, **caps)
@@ -206,6 +222,8 @@ async def _reached(phase: str, world: World, wire: Wire, gate: Gate, stub: Model
         case "finished":
             await wire.read_head()
             assert (await wire.all_events())[-1].name == "done"
+        case "reranking" if stub is not None:
+            await stub.until(lambda s: bool(s.calls))
         case _ if stub is not None:
             tokens = 2 if phase == "mid_stream" else 0
             await stub.until(lambda s: bool(s.calls) and s.calls[0].tokens == tokens)

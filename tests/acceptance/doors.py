@@ -88,6 +88,10 @@ DOORS = [
     Door("DELETE", "/v1/answers/{request_id}", "ask"),
     Door("GET", "/v1/search?query=limit", "ask"),
     Door("GET", "/v1/sources/{chunk_id}", "ask"),
+    Door(
+        "POST", "/v1/explain", "ask", json_body(question="What is the limit?"), JSON, or_scopes=("operate",)
+    ),
+    Door("DELETE", "/v1/traces", "ask", or_scopes=("operate",)),
     Door("POST", "/v1/documents", "ingest", upload_body(), MULTIPART),
     Door("GET", "/v1/documents?knowledge_base=handbook", "ingest", or_scopes=("release",)),
     Door("GET", "/v1/documents/{document_id}", "ingest", or_scopes=("release",)),

@@ -85,6 +85,7 @@ def test_not_for_you_looks_exactly_like_not_there(
     hidden = asked(demo, refused)
     nothing = demo.ask(demo.tokens[refused.user], "zqxv wkjh blorp fnord")
     assert shape(hidden) == shape(nothing)
+    assert all(word in refused.question for word in hidden.done["searched"]["missing"])
     document = next(d for d in SAMPLES.documents if d.path == answered.document)
     title = document.read().decode().splitlines()[0].removeprefix("# ").strip()
     for secret in (answered.answer_contains, document.source, title):
@@ -92,8 +93,10 @@ def test_not_for_you_looks_exactly_like_not_there(
 
 
 def shape(answer: Answer) -> list[tuple[str, int, dict[str, object]]]:
-    """The events without what differs between any two requests: ids, times and the reason's code."""
-    varying = {"request_id", "trace_id", "timings", "reasons"}
+    """The events without what differs between any two requests: ids, times, the reason's code, and the
+    question's own words.
+    """
+    varying = {"request_id", "trace_id", "timings", "reasons", "searched"}
     return [
         (e.name, e.sequence, {k: None if k in varying else v for k, v in e.data.items()})
         for e in answer.events

@@ -8,6 +8,8 @@ from typing import Protocol
 from gateway.access.authorizer import AccessCatalog, DocumentRef, DocumentStanding
 from gateway.access.classes import Acl
 from gateway.access.scope import AccessScope
+from gateway.answer.conversation import TurnStore
+from gateway.answer.explaining import ReleaseContents
 from gateway.ingest.catalog import ReleaseStore, TaskStore, VersionStore
 from gateway.ingest.governance import Governance, MoveStore
 from gateway.ingest.journal import JournalOutbox
@@ -17,6 +19,7 @@ from gateway.ingest.task import Ending, TaskClaim, TaskKind, TaskState
 from gateway.ingest.uploads import Accepted, ImportRequest, NewDocument
 from gateway.ingest.version import BuiltVersion, ManifestEntry, VectorPlace
 from gateway.observe.audit import AuditLog
+from gateway.observe.tracelog import TraceStore
 from gateway.release.catalog import ReleaseCatalog
 from gateway.release.model import EmbeddingSpace, ReleaseState, RetrievalConfig, VersionState
 from gateway.retrieval.lexicon import Lexicon
@@ -59,6 +62,9 @@ class Catalog(
     Governance,
     MoveStore,
     JournalOutbox,
+    TraceStore,
+    TurnStore,
+    ReleaseContents,
     Protocol,
 ):
     """All catalog ports at once: what every implementation must be."""

@@ -40,6 +40,8 @@ SUITES: Mapping[str, Suite] = {
     "test_catalog_revocations": _catalog("RevocationCatalog"),
     "test_catalog_standing": _catalog("VersionStore: what stands"),
     "test_catalog_tasks": _catalog("TaskStore"),
+    "test_catalog_traces": _catalog("TraceStore, ReleaseContents, RemainsStore: quotes"),
+    "test_catalog_talks": _catalog("TurnStore"),
     "test_catalog_turns": _catalog("TaskStore: turns, rests, lists"),
     "test_catalog_versions": _catalog("VersionStore"),
     "test_embedder": Suite("Embedder", "FixedEmbedder", "bundled model", "embeddings endpoint"),
@@ -48,5 +50,8 @@ SUITES: Mapping[str, Suite] = {
     "test_objects": Suite("ObjectStore", "MemoryObjects", "folder", "S3"),
     "test_parser": Suite("DocumentParser", "in process", "child process", "the same child"),
     "test_quota": Suite("Quota", "in process", "in process", "Redis"),
-    "test_vectors": Suite("ChunkReader, ChunkWriter", "MemoryVectors", "Milvus Lite", "Milvus server"),
+    "test_reranker": Suite("Reranker", "WordReranker", "linear", "rerank endpoint"),
+    "test_vectors": Suite(
+        "ChunkReader, ChunkWriter, DenseReader", "MemoryVectors", "Milvus Lite", "Milvus server"
+    ),
 }

@@ -3,6 +3,7 @@
 import math
 import random
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from itertools import count
 from typing import Any
@@ -14,9 +15,11 @@ import pytest_asyncio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gateway.adapters.langchain.reader import LangChainReader
+from gateway.adapters.langchain.vectors import installed, load
 from gateway.adapters.memory.vectors import MemoryVectors
 from gateway.adapters.milvus.client import Endpoint
-from gateway.adapters.milvus.layout import server_layout
+from gateway.adapters.milvus.layout import LITE, collection_schema, server_layout
 from gateway.adapters.milvus.lite import LiteChild
 from gateway.adapters.milvus.store import MilvusStore
 from gateway.context import Deadline
@@ -29,6 +32,7 @@ from gateway.errors import (
     VectorStoreUnavailable,
 )
 from gateway.release.model import EmbeddingSpace
+from gateway.retrieval.modes import DenseReader
 from gateway.retrieval.query import ScopedQuery
 from gateway.retrieval.store import Row
 from tests.contract.vector_world import (
@@ -47,6 +51,7 @@ from tests.contract.vector_world import (
     without_classes,
 )
 from tests.harness.milvus_server import MilvusServer
+from tests.harness.missing import part_missing
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -523,21 +528,27 @@ def _allowed(
             yield one.chunk_id
 
 
-@settings(
-    max_examples=30,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
-@given(
-    tenant=_names,
-    kb=_names,
-    revision=st.sampled_from(["crowd one", "crowd two"]),
-    classes=st.sets(st.integers(1, 5), min_size=1),
-    at=st.integers(NOW - 1, NOW + 101),
-    category=st.none() | st.just("") | _names,
-)
+def _random_scopes(test: Any) -> Any:
+    """The test over scopes of every kind, the same ones on each run."""
+    scopes = given(
+        tenant=_names,
+        kb=_names,
+        revision=st.sampled_from(["crowd one", "crowd two"]),
+        classes=st.sets(st.integers(1, 5), min_size=1),
+        at=st.integers(NOW - 1, NOW + 101),
+        category=st.none() | st.just("") | _names,
+    )
+    steady = settings(
+        max_examples=30,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        suppress_health_check=[HealthCheck.function_scoped_fixture],
+    )
+    return steady(scopes(test))
+
+
+@_random_scopes
 async def test_no_scope_ever_sees_a_row_outside_itself(
     store: Store,
     crowd: list[Row],
@@ -577,3 +588,136 @@ async def test_what_a_query_may_see_is_counted(store: Store, revision: str) -> N
         await store.permitted(query(revision=f"not {revision}"), soon())
     with pytest.raises(UnscopedAccess):
         await store.permitted(without_classes(query(revision=revision)), soon())
+
+
+# the framework's way to read, over the same rows
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def embedded_reader(embedded: MilvusStore) -> AsyncIterator[LangChainReader]:
+    """LangChain over the child."""
+    async with reading_through_langchain(embedded) as reader:
+        yield reader
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def real_reader(real: MilvusStore) -> AsyncIterator[LangChainReader]:
+    """LangChain over the server."""
+    async with reading_through_langchain(real) as reader:
+        yield reader
+
+
+@asynccontextmanager
+async def reading_through_langchain(store: MilvusStore) -> AsyncIterator[LangChainReader]:
+    if not installed():
+        part_missing("langchain-milvus", "pip install --require-hashes -r requirements/langchain.txt")
+    load()  # takes seconds, as at the start of a process
+    reader = LangChainReader(store)
+    try:
+        yield reader
+    finally:
+        await reader.aclose()
+
+
+@pytest.fixture(params=["memory", "embedded", "real"])
+def read(request: pytest.FixtureRequest) -> tuple[Any, DenseReader]:
+    """A store, and a DenseReader of its rows; the twin is both."""
+    store = request.getfixturevalue(request.param)
+    if request.param == "memory":
+        return store, store
+    return store, request.getfixturevalue(f"{request.param}_reader")
+
+
+async def test_both_paths_find_the_same(read: tuple[Store, DenseReader], revision: str) -> None:
+    """The same chunks with the same cosines in the same order, as many as asked for."""
+    store, reader = read
+    vectors = {
+        "same": EAST,
+        "between": (0.6, 0.8, 0.0),
+        "right": (0.0, 1.0, 0.0),
+        "opposite": (-1.0, 0.0, 0.0),
+    }
+    await fill(
+        store, revision, *(row(name, vector, kb_revision=revision) for name, vector in vectors.items())
+    )
+    asked = query(revision=revision)
+    hits = await reader.dense(asked, EAST, 10, soon())
+    assert [hit.chunk.chunk_id for hit in hits] == list(vectors)
+    assert [hit.score for hit in hits] == pytest.approx([1.0, 0.6, 0.0, -1.0], abs=1e-6)
+    own = await store.dense(asked, EAST, 10, soon())
+    assert [(hit.chunk, round(hit.score, 6)) for hit in hits] == [(h.chunk, round(h.score, 6)) for h in own]
+    assert [hit.chunk.chunk_id for hit in await reader.dense(asked, EAST, 2, soon())] == ["same", "between"]
+    assert await reader.dense(asked, EAST, 0, soon()) == []
+
+
+async def test_what_is_not_there_is_an_error_by_the_framework_too(
+    read: tuple[Store, DenseReader], revision: str
+) -> None:
+    """A missing collection or revision is never an empty result, and an empty revision is one."""
+    store, reader = read
+    with pytest.raises(VectorStoreUnavailable):
+        await reader.dense(query(revision=revision), EAST, 1, soon())
+    with pytest.raises(VectorStoreUnavailable):
+        await reader.dense(query(collection="nowhere"), EAST, 1, soon())
+    await store.seal(SPACE, revision)
+    assert await reader.dense(query(revision=revision), EAST, 1, soon()) == []
+
+
+async def test_what_no_store_may_be_asked_the_framework_is_not_asked(
+    read: tuple[Store, DenseReader], revision: str
+) -> None:
+    """No class, no time, another dimension, names that no filter can match."""
+    store, reader = read
+    await fill(store, revision, row(kb_revision=revision))
+    asked = query(revision=revision)
+    with pytest.raises(UnscopedAccess):
+        await reader.dense(without_classes(asked), EAST, 1, soon())
+    with pytest.raises(DeadlineExceeded):
+        await reader.dense(asked, EAST, 1, Deadline.after(0))
+    with pytest.raises(EmbeddingSpaceMismatch):
+        await reader.dense(asked, (1.0, 0.0), 1, soon())
+    for name in REFUSED.values():
+        with pytest.raises(InvalidField):
+            await reader.dense(replace(asked, category=name), EAST, 1, soon())
+
+
+@_random_scopes
+async def test_no_scope_ever_sees_a_row_outside_itself_through_the_framework(
+    read: tuple[Store, DenseReader],
+    crowd: list[Row],
+    tenant: str,
+    kb: str,
+    revision: str,
+    classes: set[int],
+    at: int,
+    category: str | None,
+) -> None:
+    """The same rows and the same scopes as by our own three routes."""
+    asked = query(tenant, kb, revision, classes, at, category)
+    if any("\0" in value for value in (tenant, kb, category or "")):
+        with pytest.raises(InvalidField):
+            await read[1].dense(asked, EAST, 1000, soon())
+        return
+    names = {"tenant_id": tenant, "kb_id": kb, "kb_revision": revision}
+    found = await read[1].dense(asked, EAST, 1000, soon())
+    assert {hit.chunk.chunk_id for hit in found} == set(_allowed(crowd, names, classes, at, category))
+
+
+@pytest.mark.parametrize("metric", ["L2", "IP"])
+async def test_a_number_is_read_by_the_metric_of_the_index_that_is_there(
+    embedded: MilvusStore, embedded_reader: LangChainReader, metric: str
+) -> None:
+    """On an index of distances, or of products, near is near and the opposite is -1."""
+    space = EmbeddingSpace(f"contract/{metric}", "test", 3)
+    client = (await embedded._connector.connected()).writer
+    index = client.prepare_index_params()
+    index.add_index("vector", index_name="vector", index_type="FLAT", metric_type=metric)
+    index.add_index("bm25", index_name="bm25", index_type="SPARSE_INVERTED_INDEX", metric_type="BM25")
+    client.create_collection(space.collection, schema=collection_schema(space, LITE), index_params=index)
+    vectors = {"same": EAST, "between": (0.6, 0.8, 0.0), "opposite": (-1.0, 0.0, 0.0)}
+    rows = [row(name, vector, embedding_space_id=space.space_id) for name, vector in vectors.items()]
+    await embedded.write(space, "r1", rows)
+    await embedded.seal(space, "r1")
+    hits = await embedded_reader.dense(query(space=space), EAST, 10, soon())
+    assert [hit.chunk.chunk_id for hit in hits] == list(vectors)
+    assert [hit.score for hit in hits] == pytest.approx([1.0, 0.6, -1.0], abs=1e-6)

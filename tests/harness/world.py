@@ -26,7 +26,7 @@ from gateway.ingest.document import BuiltDocument
 from gateway.ingest.task import TaskRecord
 from gateway.ingest.uploads import ImportRequest, NewDocument
 from gateway.ingest.worker import Worker
-from gateway.release.model import RetrievalConfig
+from gateway.release.model import GateFit, RetrievalConfig
 from gateway.retrieval.chunk import stable_hash
 from gateway.settings import Settings
 from gateway.stream.hints import ChangeHints
@@ -34,9 +34,16 @@ from gateway.stream.registry import SessionRegistry
 from gateway.web.services import Services
 
 #: a busy machine isn't what tests are about; those of a cap give theirs
-_PATIENT = {"embed_cap_ms": 5000, "retrieval_cap_ms": 10_000, "catalog_cap_ms": 10_000, "connect_cap_ms": 10_000}
+_PATIENT = {
+    "embed_cap_ms": 5000,
+    "retrieval_cap_ms": 10_000,
+    "rerank_cap_ms": 5000,
+    "catalog_cap_ms": 10_000,
+    "connect_cap_ms": 10_000,
+}
 #: lets every passage with any similarity through
 OPEN_GATE = RetrievalConfig("open/1", w_similarity=1.0, w_coverage=1.0, bias=0.0)
+_OPEN_WEIGHTS = (("top_similarity", 1.0), ("coverage", 1.0))
 
 #: ``sign(tenant=, subject=, groups=, scopes=, ttl_s=)`` gives a token
 Sign = Callable[..., str]
@@ -44,6 +51,11 @@ Sign = Callable[..., str]
 #: one key for all worlds of a test run: making one is slow and says nothing new
 _KEY = LocalKey.load(Path(tempfile.mkdtemp(prefix="gateway-test-key-")))
 _PEPPER = Pepper(b"of all worlds of a test run, no secret")
+
+
+def open_gate(reranker: str) -> RetrievalConfig:
+    """The same, also for passages in the order of that reranker."""
+    return replace(OPEN_GATE, gates=(GateFit(_OPEN_WEIGHTS, bias=0.0, reranker=reranker),))
 
 
 class DirectParser:
@@ -151,6 +163,8 @@ class World:
         model: Any = None,
         second_model: Any = None,
         moderator: Any = None,
+        reranker: Any = None,
+        vectorstore: Any = None,
         embedder: Any = None,
         previous_embedder: Any = None,
         config: RetrievalConfig | None = None,
@@ -182,6 +196,8 @@ class World:
             previous_embedder=previous_embedder,
             offline_embedder=ground.offline_embedder,
             parser=ground.parser,
+            reranker=reranker,
+            vectorstore=vectorstore,
             model=self.model,
             second_model=second_model,
             moderator=moderator,

@@ -83,6 +83,7 @@ async def test_a_deleted_document_leaves_nothing_behind(imports: ImportWorld) ->
         "chunk_files": 2,
         "vector_files": 2,
         "originals": 2,
+        "quotes": 0,
     }
 
 
@@ -99,7 +100,7 @@ async def test_a_report_says_what_remains_and_why(imports: ImportWorld) -> None:
     assert any("vector files" in what for what in told)
     for kept in ("audit entries", "backups made before", "logs"):
         assert told[kept]["until"]
-    for absent in ("previews", "cached answers", "traces", "conversations", "feedback", "evaluation copies"):
+    for absent in ("cached answers", "feedback", "evaluation copies"):
         assert told[absent]["why"] == "not kept here"
 
 

@@ -103,7 +103,7 @@ async def test_servers_that_are_well_are_named_with_their_versions(healthy: dict
     for name in ("qa-gateway 0.", "Python 3.", "PostgreSQL 1", "Milvus v2.", "Redis ", "wordllama-256-v1"):
         assert name in told
     assert {one.part for one in found} == {
-        *("settings", "catalog", "embedder", "vector_store", "object_store"),
+        *("settings", "catalog", "embedder", "reranker", "vector_store", "object_store"),
         *("journal", "quota", "identity", "model"),
     }
     assert not Path(healthy["GATEWAY_DATA_DIR"]).exists(), "looking makes nothing"
@@ -120,10 +120,15 @@ async def test_every_part_that_is_down_is_named(healthy: dict[str, str]) -> None
         "GATEWAY_MODEL_BASE_URL": f"http://{NOWHERE}/v1",
         "GATEWAY_OBJECT_STORE_URL": "s3://no-such-bucket",
         "GATEWAY_JOURNAL_URL": "s3://no-such-bucket",
+        "GATEWAY_RERANK_URL": f"http://{NOWHERE}/rerank",
+        "GATEWAY_RERANK_NAME": "judge",
+        "GATEWAY_RERANK_API_KEY": "owner-secret",
     }
     assert complaints(await findings({**healthy, **down})) == {
         ("catalog", "failed", "catalog_unavailable"),
         ("embedder", "failed", "embedder_unavailable"),
+        ("reranker", "warning", "reranker_unavailable"),
+        ("reranker", "warning", "reranker_not_calibrated"),
         ("vector_store", "failed", "vector_store_unavailable"),
         ("object_store", "failed", "object_store_unavailable"),
         ("journal", "failed", "journal_unavailable"),

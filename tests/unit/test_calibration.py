@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from eval.gate import main, write
-from gateway.adapters.embedded.calibration import calibration_of, load_calibration
+from gateway.adapters.embedded.calibration import calibration_of, calibration_text, load_calibration
 from gateway.adapters.embedded.embedder import CALIBRATION, SPACE
 from gateway.adapters.sql.releases import config_from, config_text
 from gateway.answer.evidence import GateSignals, decide
 from gateway.errors import ConfigurationError, NotCalibrated
-from gateway.release.model import EmbeddingSpace, RetrievalConfig
+from gateway.release.model import EmbeddingSpace, GateFit, RetrievalConfig
 from tests.harness.serving import serving_world
 from tests.harness.wire import connected
 from tests.harness.world import World
@@ -40,6 +40,58 @@ def test_a_good_file_is_the_config_of_its_space(tmp_path: Path) -> None:
     config = RetrievalConfig("other-8-abc/gate-1", 8.5, 7.0, 8.69, 0.25)
     assert load_calibration(path, OTHER) == config
     assert calibration_of(OTHER, path) == config
+
+
+GATE: dict[str, Any] = {
+    "reranker": "linear-1",
+    "weights": {"top_similarity": 2, "match": 8.5},
+    "bias": 4,
+    "min_coverage": 0.2,
+}
+
+
+def test_a_file_may_hold_thresholds_for_each_order(tmp_path: Path) -> None:
+    """The four numbers stay for the order that has none of its own; what is written is read back."""
+    fused = {**GATE, "reranker": "", "weights": {"sentence_coverage": 3.0}, "bias": 1.5}
+    config = load_calibration(file_with(tmp_path, json.dumps({**GOOD, "gates": [GATE, fused]})), OTHER)
+    assert config.gates == (
+        GateFit((("top_similarity", 2.0), ("match", 8.5)), 4.0, 0.2, "linear-1"),
+        GateFit((("sentence_coverage", 3.0),), 1.5, 0.2),
+    )
+    assert load_calibration(file_with(tmp_path, calibration_text(config, OTHER)), OTHER) == config
+    assert config_from(config_text(config)) == config
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"reranker": 1},
+        {"reranker": "r" * 300},
+        {"weights": {}},
+        {"weights": []},
+        {"weights": {"vibes": 1.0}},
+        {"weights": {"match": -1.0}},
+        {"weights": {"match": "1"}},
+        {"weights": {"match": float("nan")}},
+        {"bias": 0},
+        {"bias": 11},
+        {"bias": float("nan")},
+        {"min_coverage": 2},
+        {"note": "one key too many"},
+    ],
+    ids=str,
+)
+def test_a_gate_with_a_wrong_value_is_refused(tmp_path: Path, changed: dict[str, Any]) -> None:
+    """A gate that is read wrongly lets everything pass."""
+    with pytest.raises(ConfigurationError):
+        load_calibration(file_with(tmp_path, json.dumps({**GOOD, "gates": [GATE | changed]})), OTHER)
+
+
+@pytest.mark.parametrize("gates", [{}, "none", [GATE, GATE], [1], [{}]], ids=str)
+def test_a_list_of_gates_that_is_none_is_refused(tmp_path: Path, gates: object) -> None:
+    """Two for one order neither."""
+    with pytest.raises(ConfigurationError):
+        load_calibration(file_with(tmp_path, json.dumps({**GOOD, "gates": gates})), OTHER)
 
 
 def test_only_the_bundled_space_has_a_calibration_built_in(tmp_path: Path) -> None:

@@ -196,7 +196,7 @@ def reads_of(answer: str, sources: int) -> int:
     before = sys.getprofile()
     sys.setprofile(count)
     try:
-        cite_all(answer, {n: chunk(REFUNDS) for n in range(1, sources + 1)})
+        cite_all(answer, {n: (chunk(REFUNDS),) for n in range(1, sources + 1)})
     finally:
         sys.setprofile(before)
     return counted

@@ -116,5 +116,5 @@ ENDLESS = {
 def test_no_text_takes_the_square_of_its_length(text: str) -> None:
     """Half a minute each, and no thread helps: an expression keeps the interpreter to its end."""
     before = time.thread_time()
-    assert len(cite_all(text + " [1]", {1: sample_chunk(PASSAGE)})) == 1
+    assert len(cite_all(text + " [1]", {1: (sample_chunk(PASSAGE),)})) == 1
     assert time.thread_time() - before < PATIENCE_S / 2

@@ -1,20 +1,30 @@
 """The gate: what is never enough, and which code each refusal carries."""
 
 import math
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from gateway.adapters.embedded.embedder import CALIBRATION
-from gateway.answer.evidence import GateSignals, RefusalReason, decide
+from gateway.answer.evidence import WEIGHED, GateSignals, RefusalReason, decide
+from gateway.errors import NotCalibrated
+from gateway.release.model import GateFit, RetrievalConfig
 
 BELOW = RefusalReason.BELOW_THRESHOLD
 KEYS = RefusalReason.KEY_TERMS_NOT_COVERED
+GOOD = GateSignals(6, 0, 0.6, 0.9, sentence_coverage=0.8, match=0.5)
+NOTHING = GateSignals(0, 0, None, 0.0)
 
 
 @pytest.mark.parametrize("similarity", [None, 0.0, -1e-9, -0.5, -1.0, math.nan])
-def test_orthogonal_and_opposite_vectors_are_never_sufficient(similarity: float | None) -> None:
-    """A cosine distance of 1 or more supports nothing, whatever the words say."""
-    decision = decide(CALIBRATION, GateSignals(6, 0, similarity, coverage=1.0))
+@pytest.mark.parametrize("reranker", ["", "linear-1"])
+def test_orthogonal_and_opposite_vectors_are_never_sufficient(
+    similarity: float | None, reranker: str
+) -> None:
+    """A cosine distance of 1 or more supports nothing, whatever the words say, in whatever order."""
+    perfect = GateSignals(6, 0, similarity, 1.0, 0, reranker, sentence_coverage=1.0, match=1.0)
+    decision = decide(CALIBRATION, perfect)
     assert not decision.sufficient
     assert BELOW in decision.reasons
 
@@ -22,14 +32,16 @@ def test_orthogonal_and_opposite_vectors_are_never_sufficient(similarity: float 
 @pytest.mark.parametrize(
     ("signals", "reasons"),
     [
-        (GateSignals(0, 0, None, 0.0), (RefusalReason.NO_CANDIDATES,)),
-        (GateSignals(0, 2, None, 0.0), (RefusalReason.SOURCES_EXPIRED,)),
-        (GateSignals(6, 0, 0.6, 0.9), ()),
-        (GateSignals(6, 2, 0.6, 0.9), ()),
+        (NOTHING, (RefusalReason.NO_CANDIDATES,)),
+        (replace(NOTHING, expired=2), (RefusalReason.SOURCES_EXPIRED,)),
+        (GOOD, ()),
+        (replace(GOOD, expired=2), ()),
         (GateSignals(6, 0, 0.1, 0.3), (BELOW,)),
         (GateSignals(6, 0, 0.9, 0.1), (BELOW, KEYS)),
-        (GateSignals(6, 0, 0.6, math.nan), (BELOW, KEYS)),
-        (GateSignals(6, 0, 0.9, 1.0, missing_key_terms=1), (KEYS,)),
+        (replace(GOOD, coverage=math.nan), (KEYS,)),
+        (replace(GOOD, match=math.nan), (BELOW,)),
+        (replace(GOOD, sentence_coverage=math.nan), (BELOW,)),
+        (replace(GOOD, missing_key_terms=1), (KEYS,)),
     ],
 )
 def test_each_refusal_has_its_reason(signals: GateSignals, reasons: tuple[RefusalReason, ...]) -> None:
@@ -39,9 +51,44 @@ def test_each_refusal_has_its_reason(signals: GateSignals, reasons: tuple[Refusa
     assert decision.sufficient is (not reasons)
 
 
-def test_more_similarity_or_coverage_never_hurts() -> None:
-    """The score rises with both signals."""
-    steps = [i / 20 for i in range(1, 21)]
-    scores = [[decide(CALIBRATION, GateSignals(6, 0, s, c)).score for c in steps] for s in steps]
-    assert all(row == sorted(row) for row in scores)
-    assert all(list(column) == sorted(column) for column in zip(*scores, strict=True))
+@pytest.mark.parametrize("name", ["top_similarity", "sentence_coverage", "match"])
+def test_more_of_a_signal_never_hurts(name: str) -> None:
+    """The score rises with each of them."""
+    changed: list[dict[str, Any]] = [{name: i / 20} for i in range(1, 21)]
+    scores = [decide(CALIBRATION, replace(GOOD, **change)).score for change in changed]
+    assert scores == sorted(scores)
+    assert scores[0] < scores[-1]
+
+
+def test_every_check_is_told_with_its_numbers() -> None:
+    """Those that were passed too; a decision says yes exactly when all of them were."""
+    decision = decide(CALIBRATION, replace(GOOD, missing_key_terms=2))
+    assert [(c.name, c.passed) for c in decision.checks] == [
+        ("similarity", True),
+        ("score", True),
+        ("coverage", True),
+        ("key_terms", False),
+    ]
+    assert decision.checks[1].value == pytest.approx(decision.score)
+    assert decide(CALIBRATION, NOTHING).checks == ()
+
+
+def test_thresholds_of_another_order_or_of_unknown_signals_decide_nothing() -> None:
+    """They were never fitted for this: neither yes nor no."""
+    with pytest.raises(NotCalibrated):
+        decide(CALIBRATION, replace(GOOD, reranker="another-2"))
+    newer = RetrievalConfig("v", 1.0, 1.0, 1.0, gates=(GateFit((("vibes", 1.0),), 0.5),))
+    with pytest.raises(NotCalibrated):
+        decide(newer, GOOD)
+
+
+def test_a_release_of_before_is_judged_by_its_own_thresholds() -> None:
+    """Similarity and coverage alone, as it was fitted."""
+    old = RetrievalConfig("v", 3.7, 11.5, 6.6, 0.2)
+    assert decide(old, GateSignals(6, 0, 0.6, 0.9)).score == pytest.approx(3.7 * 0.6 + 11.5 * 0.9 - 6.6)
+
+
+def test_the_bundled_thresholds_weigh_signals_that_there_are() -> None:
+    """For the fused order and for the bundled reranker's."""
+    assert {gate.reranker for gate in CALIBRATION.gates} == {"", "linear-1"}
+    assert all(name in WEIGHED for gate in CALIBRATION.gates for name, _ in gate.weights)

@@ -267,6 +267,7 @@ async def test_the_answer_says_since_when_and_why_a_part_is_down() -> None:
             "ready": False,
             "parts": {"catalog": False, "model": True, "accepting": True},
             "details": {"catalog": {"since_s": 0.5, "code": "catalog_unavailable"}},
+            "degraded": [],
         }
         part.up = True
         clock.now += 1
@@ -274,3 +275,20 @@ async def test_the_answer_says_since_when_and_why_a_part_is_down() -> None:
             await readiness.until_up()
         head, body = await request(port, "GET", "/readyz")
         assert (head.status, json.loads(body)["details"]) == (200, {})
+
+
+async def test_a_part_that_is_not_needed_is_named_and_keeps_nobody_out() -> None:
+    """`/readyz` stays 200: questions are answered without it."""
+    part, good = Part(), Part()
+    part.up = False
+    world = World()
+    readiness = Readiness({"catalog": good.ping}, optional={"reranker": part.ping})
+    app = create_app(world.settings, dataclasses.replace(world.services, readiness=readiness))
+    async with serving(app) as port:
+        with anyio.fail_after(10):
+            await readiness.until_up()
+        head, body = await request(port, "GET", "/readyz")
+    told = json.loads(body)
+    assert (head.status, told["ready"], told["degraded"]) == (200, True, ["reranker"])
+    assert told["parts"] == {"catalog": True, "reranker": False, "accepting": True}
+    assert told["details"]["reranker"]["code"] == "catalog_unavailable"

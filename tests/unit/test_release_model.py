@@ -2,18 +2,22 @@
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any
 
 import pytest
 
+from gateway.adapters.sql.releases import config_from, config_text
 from gateway.errors import IllegalTransition
 from gateway.ingest.task import TASK_TRANSITIONS, TaskState, check_task_transition
 from gateway.release.model import (
     RELEASE_TRANSITIONS,
     VERSION_TRANSITIONS,
     EmbeddingSpace,
+    GateFit,
     ReleaseState,
+    RetrievalConfig,
     VersionState,
     check_release_transition,
     check_version_transition,
@@ -121,3 +125,32 @@ def test_no_two_spaces_share_a_collection() -> None:
 def test_the_bundled_spaces_collection_keeps_its_name() -> None:
     """Data folders have it already."""
     assert EmbeddingSpace("wordllama-256-v1", "a-model", 256).collection == "chunks_wordllama_256_v1"
+
+
+PLAIN = RetrievalConfig("v", 3.7, 11.5, 6.6, 0.2)
+FUSED = GateFit((("coverage", 2.0),), 0.5, 0.1)
+RERANKED = GateFit(
+    (("coverage", 1.0), ("top_similarity", 3.0)), 0.7, reranker="linear-1", limits=(("doubt", 0.5),)
+)
+
+
+def test_each_order_of_passages_has_its_own_thresholds() -> None:
+    """Those of another reranker are nobody's."""
+    config = replace(PLAIN, gates=(RERANKED,))
+    assert (config.reranker, config.calibrated) == ("linear-1", True)
+    assert config.gate("linear-1") == RERANKED
+    assert config.gate("linear-2") is None
+    assert config.gate() == GateFit((("top_similarity", 3.7), ("coverage", 11.5)), 6.6, 0.2)
+    assert replace(config, gates=(RERANKED, FUSED)).gate() == FUSED
+    alone = replace(config, bias=None)
+    assert (alone.gate(), alone.calibrated) == (None, True)
+    assert (PLAIN.reranker, PLAIN.gate("linear-1")) == ("", None)
+
+
+@pytest.mark.parametrize("gates", [(), (FUSED,), (FUSED, RERANKED)], ids=["none", "fused", "both"])
+def test_a_stored_config_is_read_back_as_it_was(gates: tuple[GateFit, ...]) -> None:
+    """Down to what two of them are compared by."""
+    config = replace(PLAIN, gates=gates)
+    assert config_from(config_text(config)) == config
+    assert hash(config_from(config_text(config))) == hash(config)
+    assert ("gates" in config_text(config)) == bool(gates)

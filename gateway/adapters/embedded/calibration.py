@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import NoReturn
 
 from gateway.adapters.embedded.embedder import CALIBRATION, SPACE
+from gateway.answer.evidence import WEIGHED
 from gateway.errors import ConfigurationError
-from gateway.release.model import EmbeddingSpace, RetrievalConfig
+from gateway.release.model import EmbeddingSpace, GateFit, RetrievalConfig
 
 _NUMBERS = ("w_similarity", "w_coverage", "bias", "min_coverage")
 _KEYS = {"space_id", "version", *_NUMBERS}
+_GATE_KEYS = {"reranker", "weights", "bias", "min_coverage"}
 _MAX_BYTES = 64 * 1024
 _MAX_VERSION = 200
 
@@ -33,7 +35,7 @@ def load_calibration(path: Path, space: EmbeddingSpace) -> RetrievalConfig:
     everything pass.
     """
     found = _object(path)
-    if found.keys() != _KEYS:
+    if found.keys() - {"gates"} != _KEYS:
         _refuse(path, f"has to hold {', '.join(sorted(_KEYS))} and nothing else")
     if found["space_id"] != space.space_id:
         _refuse(path, f"is of the space {found['space_id']!r}, not of {space.space_id!r}")
@@ -45,7 +47,50 @@ def load_calibration(path: Path, space: EmbeddingSpace) -> RetrievalConfig:
         _refuse(path, "has a weight below 0, or a min_coverage that is no share")
     if not 0 < bias <= w_similarity + w_coverage:
         _refuse(path, "has a bias that lets every question pass, or none")
-    return RetrievalConfig(version, w_similarity, w_coverage, bias, min_coverage)
+    return RetrievalConfig(version, w_similarity, w_coverage, bias, min_coverage, _gates(path, found))
+
+
+def calibration_text(config: RetrievalConfig, space: EmbeddingSpace) -> str:
+    """What ``load_calibration`` reads back."""
+    gates = [
+        {
+            "reranker": gate.reranker,
+            "weights": dict(gate.weights),
+            "bias": gate.bias,
+            "min_coverage": gate.min_coverage,
+        }
+        for gate in config.gates
+    ]
+    plain = {name: getattr(config, name) for name in ("version", *_NUMBERS)}
+    return json.dumps({"space_id": space.space_id, **plain, "gates": gates}, indent=2) + "\n"
+
+
+def _gates(path: Path, found: dict[str, object]) -> tuple[GateFit, ...]:
+    """Files of before have none."""
+    listed = found.get("gates", [])
+    if not isinstance(listed, list):
+        _refuse(path, "has gates that are no list")
+    gates = tuple(_gate(path, gate) for gate in listed)
+    if len({gate.reranker for gate in gates}) != len(gates):
+        _refuse(path, "has two gates for one order")
+    return gates
+
+
+def _gate(path: Path, found: object) -> GateFit:
+    if not isinstance(found, dict) or found.keys() != _GATE_KEYS:
+        _refuse(path, f"has a gate that doesn't hold {', '.join(sorted(_GATE_KEYS))}")
+    reranker, weighed = found["reranker"], found["weights"]
+    if not isinstance(reranker, str) or len(reranker) > _MAX_VERSION:
+        _refuse(path, "has a gate whose reranker is no short text")
+    if not isinstance(weighed, dict) or not weighed or not weighed.keys() <= set(WEIGHED):
+        _refuse(path, f"has a gate that weighs something else than {', '.join(WEIGHED)}")
+    weights = tuple((name, _number(path, weighed, name)) for name in weighed)
+    bias, min_coverage = (_number(path, found, name) for name in ("bias", "min_coverage"))
+    if min(weight for _, weight in weights) < 0 or not 0 <= min_coverage <= 1:
+        _refuse(path, "has a gate with a weight below 0, or a min_coverage that is no share")
+    if not 0 < bias <= sum(weight for _, weight in weights):
+        _refuse(path, "has a gate with a bias that lets every question pass, or none")
+    return GateFit(weights, bias, min_coverage, reranker)
 
 
 def _object(path: Path) -> dict[str, object]:

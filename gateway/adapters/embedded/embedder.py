@@ -16,14 +16,23 @@ from numpy.typing import NDArray
 
 from gateway.context import Deadline
 from gateway.errors import DeadlineExceeded, EmbedderUnavailable
-from gateway.release.model import EmbeddingSpace, RetrievalConfig
+from gateway.release.model import EmbeddingSpace, GateFit, RetrievalConfig
 from gateway.retrieval.embedding import Vector
 
 SPACE = EmbeddingSpace(space_id="wordllama-256-v1", model="wordllama-l2-supercat", dimension=256)
 
-#: fitted by ``python -m eval.gate`` for SPACE; the figures are in docs/decisions/0003
+_WEIGHTS = (("top_similarity", 5.32), ("sentence_coverage", 6.39), ("match", 15.61))
+#: fitted by ``python -m eval.gate`` for SPACE; the figures are in docs/decisions/0021
 CALIBRATION = RetrievalConfig(
-    version="wordllama-256-v1/gate-1", w_similarity=3.7, w_coverage=11.5, bias=6.6, min_coverage=0.2
+    version="wordllama-256-v1/gate-2",
+    w_similarity=3.7,
+    w_coverage=11.5,
+    bias=6.6,
+    min_coverage=0.2,
+    gates=(
+        GateFit(_WEIGHTS, bias=7.71, min_coverage=0.2),
+        GateFit(_WEIGHTS, bias=7.71, min_coverage=0.2, reranker="linear-1"),
+    ),
 )
 
 #: about a millisecond of work; below it a thread costs more than it saves

@@ -5,12 +5,13 @@ from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import numpy as np
 from anyio import to_thread
 from numpy.typing import NDArray
 
+from gateway.adapters.embedded.doubt import Doubts, Verdict
 from gateway.answer.budget import estimate_tokens
 from gateway.answer.evidence import Evidence
 from gateway.answer.model import ModelFinish, ModelPiece, ModelUsage, TextPiece
@@ -54,6 +55,20 @@ class _Option:
     terms: frozenset[str]
     headings: frozenset[str]
     prior: float
+    above: str = ""
+
+    @property
+    def quoted(self) -> str:
+        """The piece with everything that is written above it."""
+        return "\n".join((self.above, self.piece.heading, self.piece.lead, self.piece.text))
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """The pieces to say, none for no answer, and whether they are one."""
+
+    chosen: tuple[_Option, ...]
+    sure: bool = True
 
 
 class ExtractiveModel:
@@ -77,19 +92,28 @@ class ExtractiveModel:
     @asynccontextmanager
     async def stream(self, prompt: Prompt, deadline: Deadline) -> AsyncIterator[AsyncIterator[ModelPiece]]:
         """Picks before it enters; raises EmbedderUnavailable or DeadlineExceeded."""
-        chosen = await self._choose(prompt, deadline)
-        async with aclosing(_speak(prompt, list(_sentences(chosen)))) as spoken:
+        answer = await self._answer(prompt, deadline)
+        async with aclosing(_speak(prompt, list(_sentences(answer.chosen)), answer.sure)) as spoken:
             yield spoken
 
-    async def _choose(self, prompt: Prompt, deadline: Deadline) -> list[_Option]:
+    async def _answer(self, prompt: Prompt, deadline: Deadline) -> _Answer:
         # Reading and counting six passages takes longer than the event loop may be kept.
         options = await to_thread.run_sync(_options, prompt.question, prompt.evidence)
         if not options:
-            return []
+            return _Answer(())
         texts = [prompt.question, *(option.piece.text for option in options)]
         vectors = np.array(await self._embedder.embed(texts, deadline), dtype=np.float32)
         fit = await to_thread.run_sync(_fit, prompt.question, options, vectors)
-        return _pick(fit, options)
+        return _answer(prompt.question, fit, options)
+
+
+def _answer(question: str, fit: NDArray[np.float64], options: Sequence[_Option]) -> _Answer:
+    """Nothing where the best piece is about something else than what is asked."""
+    best = int(np.argmax(fit + np.array([option.prior for option in options])))
+    verdict = Doubts.of(question, options[best].quoted, float(fit[best])).verdict
+    if verdict is Verdict.NO_ANSWER:
+        return _Answer(())
+    return _Answer(tuple(_pick(fit, options)), sure=verdict is Verdict.ANSWER)
 
 
 def _options(question: str, evidence: Sequence[Evidence]) -> list[_Option]:
@@ -100,13 +124,14 @@ def _options(question: str, evidence: Sequence[Evidence]) -> list[_Option]:
         chunk = item.chunk
         prior = _RANK_PRIOR * (1 - rank / len(evidence))
         prior += _LANGUAGE_BONUS * (language_of(chunk.content) == language)
-        headings = frozenset(terms_of(f"{chunk.title}\n{chunk.section}"))
-        for piece in pieces(chunk.content):
+        titles = f"{chunk.title}\n{chunk.section}"
+        headings = frozenset(terms_of(titles))
+        for piece in chain.from_iterable(pieces(part.content) for part in item.parts):
             terms = frozenset(terms_of(f"{piece.lead} {piece.text}"))
             if terms and not piece.text.endswith(("?", "？", ":", "：")):
                 worth = prior + code * (piece.kind is PieceKind.CODE)
                 above = headings.union(terms_of(piece.heading))
-                options.append(_Option(item.n, len(options), piece, terms, terms | above, worth))
+                options.append(_Option(item.n, len(options), piece, terms, terms | above, worth, titles))
     return options
 
 
@@ -185,7 +210,7 @@ def _joint(before: str, kind: PieceKind) -> str:
     return "\n" if before in listed and kind in listed else "\n\n"
 
 
-async def _speak(prompt: Prompt, sentences: Sequence[str]) -> AsyncGenerator[ModelPiece, None]:
+async def _speak(prompt: Prompt, sentences: Sequence[str], sure: bool) -> AsyncGenerator[ModelPiece, None]:
     """Whole sentences up to the output budget, the first in any case."""
     spent = 0
     for sentence in sentences or [NO_SUPPORT_MARKER]:
@@ -194,6 +219,6 @@ async def _speak(prompt: Prompt, sentences: Sequence[str]) -> AsyncGenerator[Mod
             break
         spent += cost
         yield TextPiece(sentence)
-    sent = estimate_tokens(prompt.question) + sum(estimate_tokens(e.chunk.content) for e in prompt.evidence)
+    sent = estimate_tokens(prompt.question) + sum(estimate_tokens(e.text) for e in prompt.evidence)
     yield ModelUsage(sent, spent, estimated=True)
-    yield ModelFinish("stop")
+    yield ModelFinish("stop", sure)

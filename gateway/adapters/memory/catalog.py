@@ -10,14 +10,16 @@ from gateway.adapters.memory.catalog_governance import GovernanceRows
 from gateway.adapters.memory.catalog_journal import JournalRows
 from gateway.adapters.memory.catalog_orders import OrderRows
 from gateway.adapters.memory.catalog_remains import RemainsRows
+from gateway.adapters.memory.catalog_turns import TurnRows
 from gateway.adapters.memory.catalog_versions import VersionRows
 from gateway.observe.audit import AuditRecord
 
 
 class MemoryCatalog(
-    ActRows, RemainsRows, GovernanceRows, VersionRows, DiffRows, JournalRows, OrderRows, ApiKeyRows
+    ActRows, RemainsRows, GovernanceRows, VersionRows, DiffRows, JournalRows, OrderRows, ApiKeyRows, TurnRows
 ):
-    """Access, tasks, versions, releases, revocations, journal, orders, API keys, audit and lexicon in dicts.
+    """Access, tasks, versions, releases, revocations, journal, orders, API keys, audit, traces, turns and
+    lexicon in dicts.
 
     ``MemoryCatalog(clock)``: the clock gives seconds since the epoch. Each method runs without a
     pause, so each is a transaction. Nothing is kept when the process ends.

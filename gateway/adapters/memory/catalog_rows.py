@@ -10,6 +10,7 @@ from gateway.access.apikey import ApiKey
 from gateway.access.authorizer import DocumentRef
 from gateway.access.classes import CLASS_OF_NOBODY, Acl, AclClass
 from gateway.adapters.acts import Answer
+from gateway.answer.conversation import Turn
 from gateway.errors import StaleFence
 from gateway.ingest.journal import JournalEntry
 from gateway.ingest.plan import ClassTerms, PlannedDocument, ReleasePlan
@@ -17,6 +18,7 @@ from gateway.ingest.task import TaskClaim, TaskKind, TaskState
 from gateway.ingest.uploads import NewDocument
 from gateway.ingest.version import BuiltVersion, VectorPlace, validity
 from gateway.observe.audit import AuditRecord
+from gateway.observe.tracelog import TraceRecord
 from gateway.release.model import EmbeddingSpace, ReleaseState, RetrievalConfig, VersionState
 from gateway.retrieval.risk import APPROVED, REJECTED, UNREVIEWED, markers_of, merged, needs_approval
 from gateway.stream.revocation import RevocationKind, RevocationRecord
@@ -215,6 +217,8 @@ class CatalogRows:
         self._revocations: dict[str, RevocationRecord] = {}
         self._audit: list[AuditRecord] = []
         self._api_keys: dict[str, ApiKey] = {}
+        self._traces: dict[str, TraceRecord] = {}
+        self._turns: list[Turn] = []
 
     def _note(self, kind: str, /, **payload: object) -> None:
         """An entry for the journal."""

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -127,19 +127,34 @@ def _no_second_try_either(error: Exception) -> bool:
     raise error
 
 
+def client_arguments(endpoint: Endpoint) -> dict[str, Any]:
+    """How every client of an endpoint is made, also the ones that a framework makes."""
+    return {
+        "uri": endpoint.uri,
+        "token": endpoint.token,
+        "timeout": _CONNECT_CAP_S,
+        "dedicated": True,
+        "grpc_options": _CHANNEL,
+    }
+
+
+def retry_nothing(reader: AsyncMilvusClient, writer: MilvusClient) -> None:
+    """Of two clients that are connected: their first error counts.
+
+    With a timeout pymilvus retries until it is over, whatever retry_times says, and reconnects on its own.
+    This hook is asked before each retry; raising ends the loop with the first error.
+    """
+    reader._handler._on_rpc_error = _no_second_try
+    writer._handler._on_rpc_error = _no_second_try_either
+
+
 async def _open_writer(endpoint: Endpoint) -> MilvusClient:
     """Connects in a thread, as the constructor blocks; one that comes too late is closed right there."""
     turn = threading.Lock()
     abandoned = False
 
     def connect() -> MilvusClient:
-        client = MilvusClient(
-            endpoint.uri,
-            token=endpoint.token,
-            timeout=_CONNECT_CAP_S,
-            dedicated=True,
-            grpc_options=_CHANNEL,
-        )
+        client = MilvusClient(**client_arguments(endpoint))
         with turn:
             if abandoned:
                 client.close()
@@ -179,17 +194,11 @@ class Connection:
         """
         with translated():
             writer = await _open_writer(endpoint)
-            reader = AsyncMilvusClient(
-                endpoint.uri,
-                token=endpoint.token,
-                timeout=_CONNECT_CAP_S,
-                dedicated=True,
-                grpc_options=_CHANNEL,
-            )
+            reader = AsyncMilvusClient(**client_arguments(endpoint))
             connection = cls(endpoint, reader, writer)
             try:
                 await uninterrupted(reader.__aenter__())
-                connection._retry_nothing()
+                retry_nothing(reader, writer)
                 version = await uninterrupted(reader.get_server_version(timeout=_CONNECT_CAP_S))
                 connection.version = str(version)
                 connection.layout = layout_for(connection.version)
@@ -197,12 +206,6 @@ class Connection:
                 await connection.aclose()
                 raise
         return connection
-
-    def _retry_nothing(self) -> None:
-        # With a timeout pymilvus retries until it is over, whatever retry_times says, and reconnects on
-        # its own. This hook is asked before each retry; raising ends the loop with the first error.
-        self.reader._handler._on_rpc_error = _no_second_try
-        self.writer._handler._on_rpc_error = _no_second_try_either
 
     async def aclose(self) -> None:
         """Closes both clients; shielded and bounded, as it runs in cleanups."""

@@ -18,7 +18,7 @@ class Reading:
 
     def __init__(self, connection: Connection, release: RetrievalRelease, deadline: Deadline) -> None:
         self.layout = connection.layout
-        self._connection = connection
+        self.connection = connection
         self._release = release
         self._deadline = deadline
         self._place: dict[str, Any] = {}
@@ -29,18 +29,18 @@ class Reading:
         self, expression: str, fields: list[str], limit: int, consistency: str | None = None
     ) -> list[dict[str, Any]]:
         """Up to ``limit`` rows that match, in no order."""
-        rows: list[dict[str, Any]] = await self._connection.reader.query(
+        rows: list[dict[str, Any]] = await self.connection.reader.query(
             filter=expression,
             output_fields=fields,
             limit=min(limit, LARGEST_LIMIT),
-            **self._call(consistency),
+            **self.call(consistency),
         )
         return rows
 
     async def count(self, expression: str) -> int:
         """How many rows match."""
-        rows = await self._connection.reader.query(
-            filter=expression, output_fields=["count(*)"], **self._call()
+        rows = await self.connection.reader.query(
+            filter=expression, output_fields=["count(*)"], **self.call()
         )
         return int(rows[0]["count(*)"])
 
@@ -49,7 +49,7 @@ class Reading:
     ) -> list[dict[str, Any]]:
         """Up to ``limit`` hits, best first, each ``{"entity": fields, "distance": score}``."""
         dense = anns_field == "vector"
-        found: list[list[dict[str, Any]]] = await self._connection.reader.search(
+        found: list[list[dict[str, Any]]] = await self.connection.reader.search(
             data=[data],
             anns_field=anns_field,
             filter=expression,
@@ -57,9 +57,9 @@ class Reading:
             output_fields=fields,
             search_params={
                 "metric_type": "COSINE" if dense else "BM25",
-                "params": self._searched(limit) if dense else {},
+                "params": self.dense_params(limit) if dense else {},
             },
-            **self._call(),
+            **self.call(),
         )
         return found[0]
 
@@ -69,21 +69,21 @@ class Reading:
         Raises VectorStoreUnavailable, EmbeddingSpaceMismatch.
         """
         key = (self._release.collection, self._release.kb_revision)
-        if key in self._connection.revisions and not again:
+        if key in self.connection.revisions and not again:
             return
-        self._connection.revisions.discard(key)
+        self.connection.revisions.discard(key)
         if self.layout.partition_per_revision:
             there = await self._has_partition()
         else:
             there = await self._has_seal()
         if not there:
             raise VectorStoreUnavailable("the release's revision is not in the vector store")
-        self._connection.revisions.add(key)
+        self.connection.revisions.add(key)
 
     async def _has_partition(self) -> bool:
         partition = partition_of(self._release.kb_revision)
         return bool(
-            await self._connection.reader.has_partition(
+            await self.connection.reader.has_partition(
                 self._release.collection,
                 partition,
                 timeout=self._deadline.remaining(),
@@ -93,7 +93,7 @@ class Reading:
 
     async def _has_seal(self) -> bool:
         collection = self._release.collection
-        found = await self._connection.reader.describe_collection(
+        found = await self.connection.reader.describe_collection(
             collection, timeout=self._deadline.remaining(), retry_on_rate_limit=False
         )
         check_fields(found, self._release.space.dimension, self.layout)
@@ -103,14 +103,15 @@ class Reading:
                 return True
         return False
 
-    def _searched(self, limit: int) -> dict[str, Any]:
+    def dense_params(self, limit: int) -> dict[str, Any]:
         """The dense index's parameters; ef must not be smaller than the limit."""
         params = dict(self.layout.dense_search)
         if "ef" in params:
             params["ef"] = max(params["ef"], min(limit, LARGEST_LIMIT))
         return params
 
-    def _call(self, consistency: str | None = None) -> dict[str, Any]:
+    def call(self, consistency: str | None = None) -> dict[str, Any]:
+        """What every call of this question carries: the place, the time left, the consistency."""
         level = consistency or self.layout.consistency
         return self._place | {
             "collection_name": self._release.collection,

@@ -91,13 +91,13 @@ class MilvusStore:
             raise EmbeddingSpaceMismatch()
         if limit <= 0:
             return []
-        rows = await self._read(
+        rows = await self.read(
             query,
             deadline,
             lambda reading: reading.search(list(vector), "vector", scope, OUTPUT_FIELDS, limit),
         )
         # float32 arithmetic may leave [-1, 1] by a hair
-        return _ordered(
+        return ordered(
             [
                 Hit(checked_hit(query, as_chunk(row["entity"])), max(-1.0, min(1.0, float(row["distance"]))))
                 for row in rows
@@ -119,16 +119,16 @@ class MilvusStore:
             sign = reading.layout.lexical_sign
             return [(row["entity"], float(row["distance"]) * sign) for row in rows]
 
-        found = await self._read(query, deadline, ask)
+        found = await self.read(query, deadline, ask)
         hits = [Hit(checked_hit(query, as_chunk(row)), score, tuple(row["vector"])) for row, score in found]
-        return _ordered([hit for hit in hits if hit.score > 0])
+        return ordered([hit for hit in hits if hit.score > 0])
 
     async def fetch(self, query: ScopedQuery, chunk_ids: Sequence[str], deadline: Deadline) -> list[Chunk]:
         wanted = list(dict.fromkeys(chunk_ids))
         expression = chunk_filter(query, wanted)
         if not wanted:
             return []
-        rows = await self._read(
+        rows = await self.read(
             query, deadline, lambda reading: reading.query(expression, OUTPUT_FIELDS, len(wanted))
         )
         return [checked_hit(query, as_chunk(row)) for row in rows]
@@ -140,11 +140,16 @@ class MilvusStore:
             count = await reading.count(expression)
             return [count] if count else []
 
-        return sum(await self._read(query, deadline, ask))
+        return sum(await self.read(query, deadline, ask))
 
-    async def _read(
+    async def read(
         self, query: ScopedQuery, deadline: Deadline, ask: Callable[[Reading], Awaitable[list[T]]]
     ) -> list[T]:
+        """What ``ask`` finds inside the deadline; nothing found is believed only of a revision that is there.
+
+        Raises VectorStoreUnavailable, DeadlineExceeded, EmbeddingSpaceMismatch.
+        """
+
         async def call() -> list[T]:
             connection = await self._connector.connected()
             reading = Reading(connection, query.release, deadline)
@@ -251,6 +256,6 @@ def _write(batch: Sequence[dict[str, Any]], writer: RevisionWriter) -> None:
     writer.write(batch)
 
 
-def _ordered(hits: list[Hit]) -> list[Hit]:
+def ordered(hits: list[Hit]) -> list[Hit]:
     """Best first; equals by id, so that the order is the same on every run."""
     return sorted(hits, key=lambda hit: (-hit.score, hit.chunk.chunk_id))

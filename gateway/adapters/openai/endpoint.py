@@ -42,7 +42,7 @@ class JsonEndpoint:
     async def post(
         self, path: str, body: bytes, waits: aiohttp.ClientTimeout
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """One call, closed when left. Raises TRANSPORT_ERRORS."""
+        """One call, closed when left; an empty path is the address itself. Raises TRANSPORT_ERRORS."""
         call = self._session().post(
             self._url(path),
             data=body,
@@ -54,16 +54,16 @@ class JsonEndpoint:
         async with call as response:
             yield response
 
-    async def ping(self) -> bool:
+    async def ping(self, path: str = "models") -> bool:
         """Whether it answers within a second and doesn't refuse the key; for readiness."""
         try:
             async with self._session().get(
-                self._url("models"),
+                self._url(path),
                 headers=self._headers,
                 allow_redirects=False,
                 timeout=aiohttp.ClientTimeout(total=PING_S),
             ) as response:
-                # not every server lists its models
+                # not every server lists its models, nor answers to GET
                 return response.status < 300 or response.status in {404, 405}
         except TRANSPORT_ERRORS:
             return False
@@ -75,6 +75,8 @@ class JsonEndpoint:
                 await self._opened.close()
 
     def _url(self, path: str) -> str:
+        if not path:
+            return str(self._base)
         return str(self._base.copy_with(path=f"{self._base.path.rstrip('/')}/{path}"))
 
     def _session(self) -> aiohttp.ClientSession:

@@ -20,6 +20,7 @@ from gateway.adapters.sql.catalog_governance import SqlGovernance
 from gateway.adapters.sql.catalog_releases import SqlReleases
 from gateway.adapters.sql.catalog_remains import SqlRemains
 from gateway.adapters.sql.catalog_tasks import SqlTasks
+from gateway.adapters.sql.catalog_traces import SqlTraces
 from gateway.adapters.sql.database import Database
 from gateway.adapters.sql.lock import exclusively, private_file
 from gateway.adapters.sql.migrations import check_schema, migrate
@@ -79,7 +80,7 @@ def _keep_incarnation(connection: Connection, now: float) -> None:
     insert_missing(connection, meta, [{"key": access.INCARNATION, "value": fresh_id("inc")}])
 
 
-class SqlCatalog(SqlAccess, SqlTasks, SqlReleases, SqlGovernance, SqlRemains):
+class SqlCatalog(SqlAccess, SqlTasks, SqlReleases, SqlGovernance, SqlRemains, SqlTraces):
     """Every port of the catalog; their docstrings are the contract."""
 
     @property

@@ -24,6 +24,9 @@ class SqlRemains(SqlPart):
     async def forget(self, claim: TaskClaim, holding: Holding, terms: DocumentTerms | None) -> None:
         await self._database.write(lambda c, now: cleanups.forget(c, claim, holding, terms))
 
+    async def erase_quotes(self, claim: TaskClaim, versions: Sequence[int]) -> int:
+        return await self._database.write(lambda c, now: cleanups.erase_quotes(c, claim, versions))
+
     async def erase(self, claim: TaskClaim, versions: Sequence[int]) -> None:
         await self._database.write(lambda c, now: cleanups.erase(c, claim, versions))
 

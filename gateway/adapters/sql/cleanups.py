@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, and_, delete, exists, func, select, update
 
-from gateway.adapters.sql import classes, lexicon, references, snapshots, tasks
+from gateway.adapters.sql import classes, lexicon, references, snapshots, talks, tasks, traces
 from gateway.adapters.sql.claims import held, still_held
 from gateway.adapters.sql.rows import locked_kb
 from gateway.adapters.sql.tables import (
@@ -177,6 +177,12 @@ def _count_less(
     if terms is not None:
         counted = ClassTerms(gone[0], terms.passages, terms.frequencies)
         lexicon.subtract(connection, revision.kb_revision, gone[0], counted)
+
+
+def erase_quotes(connection: Connection, claim: TaskClaim, versions: Sequence[int]) -> int:
+    held(connection, claim)
+    document_id = str(claim.target)
+    return traces.forget(connection, document_id, versions) + talks.forget(connection, document_id, versions)
 
 
 def erase(connection: Connection, claim: TaskClaim, versions: Sequence[int]) -> None:

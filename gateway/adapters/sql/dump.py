@@ -31,11 +31,13 @@ from gateway.adapters.sql.tables import (
     orders,
     vector_places,
 )
+from gateway.adapters.sql.trace_tables import trace_passages, traces, turn_documents, turns
 from gateway.errors import BackupDamaged, ConfigurationError
 from gateway.keeping.catalog import SETTLED_S, CatalogDump
 
-#: about processes that ran then
-_PASSING = {orders.name, order_replies.name}
+#: about processes that ran then, and what people asked: a backup holds no questions
+_PASSING = {orders.name, order_replies.name, traces.name, trace_passages.name}
+_PASSING |= {turns.name, turn_documents.name}
 _TABLES = [table for table in metadata.sorted_tables if table.name not in _PASSING]
 _BATCH = 500
 TABLE_NAMES = frozenset(table.name for table in _TABLES)

@@ -3,20 +3,22 @@
 import dataclasses
 import functools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Row, and_, bindparam, select, update
 
+from gateway.access.authorizer import DocumentRef
 from gateway.adapters.sql import lexicon
 from gateway.adapters.sql.claims import held
 from gateway.adapters.sql.rows import padded, to_json
-from gateway.adapters.sql.tables import embedding_spaces, knowledge_bases, releases
+from gateway.adapters.sql.tables import embedding_spaces, knowledge_bases, release_documents, releases
 from gateway.errors import IllegalTransition, NotFound
 from gateway.ingest.plan import ClassTerms
 from gateway.ingest.task import TaskClaim
 from gateway.release.model import (
     EmbeddingSpace,
+    GateFit,
     KnowledgeBaseRecord,
     ReleaseRecord,
     ReleaseState,
@@ -91,13 +93,42 @@ def active_spaces(connection: Connection) -> frozenset[str]:
     return frozenset(connection.execute(_ACTIVE_SPACES).scalars())
 
 
+def documents_in(
+    connection: Connection, tenant: str, release_id: str, classes: Collection[int], limit: int
+) -> list[DocumentRef]:
+    """By their ids."""
+    held_there = release_documents.c
+    rows = connection.execute(
+        select(held_there.document_id, held_there.version)
+        .join(releases, releases.c.release_id == held_there.release_id)
+        .where(
+            releases.c.release_id == release_id,
+            releases.c.tenant == tenant,
+            held_there.acl_class.in_(sorted(classes)),
+        )
+        .order_by(held_there.document_id)
+        .limit(limit)
+    )
+    return [DocumentRef(*row) for row in rows]
+
+
 def config_text(config: RetrievalConfig) -> str:
-    return to_json(dataclasses.asdict(config))
+    """The same text for the same config, so that what is stored can be compared with it."""
+    stored = dataclasses.asdict(config)
+    if not config.gates:  # as it was written before there were any
+        del stored["gates"]
+    return to_json(stored)
 
 
 @functools.lru_cache(maxsize=256)
 def config_from(text: str) -> RetrievalConfig:
-    return RetrievalConfig(**json.loads(text))
+    stored = json.loads(text)
+    return RetrievalConfig(**{**stored, "gates": tuple(map(_gate_from, stored.get("gates", ())))})
+
+
+def _gate_from(stored: dict[str, Any]) -> GateFit:
+    pairs = {name: tuple(map(tuple, stored[name])) for name in ("weights", "limits")}
+    return GateFit(**{**stored, **pairs})
 
 
 def advance(

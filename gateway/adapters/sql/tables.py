@@ -1,7 +1,6 @@
 """Tables of the catalog: what every statement and the migrations are checked against.
 
-Times are seconds since the epoch. Structured values (ACLs, risk markers, configs, barriers, details)
-are canonical JSON text, because no statement ever looks inside them.
+Times are seconds since the epoch. Structured values are canonical JSON text: no statement looks inside.
 """
 
 from sqlalchemy import (
@@ -17,6 +16,7 @@ from sqlalchemy import (
     false,
 )
 
+from gateway.adapters.sql import trace_tables as trace_tables  # in the same metadata
 from gateway.adapters.sql.columns import metadata as metadata
 from gateway.adapters.sql.columns import moment, number, partial, serial, words
 

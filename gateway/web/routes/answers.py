@@ -51,6 +51,7 @@ class Answers:
         if connection is not None:
             connection.leave_with_eof()
         session.when_ended(lambda: services.ended.remember(session))
+        session.when_ended(lambda: _keep_whole(services, session, trace))
         watch = ClientWatch(receive, settings.body_max_bytes, lambda: session.cancel(_goodbye(connection)))
         if services.registry.draining:
             services.metrics.rejection(ShuttingDown.stage)
@@ -180,6 +181,7 @@ async def _settle(services: Services, session: Session, trace: Trace) -> None:
     trace.note(close_reason=reason.value, status=status)
     _log.info("answer.ended", **trace.record())
     if not _turned_away(session):
+        _keep(services, trace, status or str(trace.facts.get("code", reason.value)))
         await _audit(services, session, trace)
 
 
@@ -187,6 +189,18 @@ def _turned_away(session: Session) -> bool:
     """By admission, before anything was found for it: many may come at once, and counting them is enough."""
     refused = session.close_reason is CloseReason.FAILED and isinstance(session.failure, Rejection)
     return refused and not session.documents
+
+
+def _keep_whole(services: Services, session: Session, trace: Trace) -> None:
+    """In the moment of its end: whoever reads that may ask why."""
+    if session.close_reason is CloseReason.COMPLETED:
+        _keep(services, trace, trace.status)
+
+
+def _keep(services: Services, trace: Trace, outcome: str) -> None:
+    kept = trace.to_keep("answer", outcome)
+    if kept is not None:
+        services.traces.offer(kept)
 
 
 async def _audit(services: Services, session: Session, trace: Trace) -> None:

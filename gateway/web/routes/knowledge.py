@@ -1,13 +1,16 @@
 """GET /v1/search and /v1/sources/{chunk_id}: permitted passages without an answer."""
 
+import math
 import uuid
+from collections.abc import Sequence
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from gateway.access.authorizer import DocumentRef
 from gateway.access.principal import Principal
-from gateway.answer.evidence import Evidence, decide
+from gateway.answer.evidence import Evidence, GateDecision, decide
+from gateway.answer.findings import findings_of
 from gateway.answer.question import checked_text
 from gateway.answer.search import SearchResult
 from gateway.context import RequestContext
@@ -21,12 +24,12 @@ from gateway.errors import (
 from gateway.observe.trace import Trace
 from gateway.retrieval.candidate import Candidate
 from gateway.retrieval.chunk import Chunk
+from gateway.retrieval.hints import Hint
+from gateway.retrieval.modes import Mode
 from gateway.retrieval.risk import RiskPolicy
 from gateway.web.routes.common import JsonResponse, caller, query_fields, request_deadline
 from gateway.web.services import Services
 
-_MODES = ("auto", "vectorstore", "sdk")
-_SERVED_BY = "sdk"
 _MAX_TOP_K = 100
 _NAME_MAX_CHARS = 256
 
@@ -37,11 +40,7 @@ async def search(request: Request) -> Response:
     fields = query_fields(request, "query", "knowledge_base", "top_k", "mode", "category")
     query = checked_text(fields.get("query"), "query", services.settings.question_max_chars)
     top_k = _top_k(fields.get("top_k"), services.settings.top_k)
-    mode = fields.get("mode", "auto")
-    if mode not in _MODES:
-        raise InvalidField(f"mode is one of {', '.join(_MODES)}")
-    if mode == "vectorstore":
-        raise InvalidField("the vectorstore mode is not installed here; use auto or sdk")
+    mode = _mode(fields.get("mode"))
     category = fields.get("category")
     trace = _trace(services)
     context = await _bound(services, principal, fields.get("knowledge_base"), trace)
@@ -50,17 +49,28 @@ async def search(request: Request) -> Response:
         trace,
         query,
         None if category is None else checked_text(category, "category", _NAME_MAX_CHARS),
+        mode,
     )
     await services.orchestrator.verify(context, result.refs)
+    result = await services.search.rerank(context, trace, result, fitted_only=False)
+    await services.orchestrator.verify(context, result.refs)  # a reranker takes its time
+    evidence = result.evidence(services.settings.evidence_passages)
+    decision = _judged(context, result, evidence)
+    trace.question, trace.findings = query, findings_of(result, evidence, decision, category or "")
+    kept = trace.to_keep("search", trace.findings.relevance)
+    if kept is not None:
+        services.traces.offer(kept)
     risk = _risk_policy(services)
     return JsonResponse(
         {
             "results": [_result(candidate, risk) for candidate in result.candidates[:top_k]],
-            "hints": [],
-            "mode": mode,
-            "served_by": _SERVED_BY,
-            "relevance": _relevance(context, result, services.settings.evidence_passages),
+            "hints": [_hint(hint) for hint in result.hints],
+            "mode": result.mode.value,
+            "served_by": result.served_by.value,
+            "fallback": result.fallback,
+            "relevance": trace.findings.relevance,
             "trace_id": trace.trace_id,
+            **_gate(principal, decision),
         }
     )
 
@@ -103,6 +113,15 @@ def _trace(services: Services) -> Trace:
     return Trace(f"req_{uuid.uuid4().hex}", uuid.uuid4().hex, services.metrics)
 
 
+def _mode(value: str | None) -> Mode | None:
+    """None = the gateway's own setting."""
+    if value is None:
+        return None
+    if value not in set(Mode):
+        raise InvalidField(f"mode is one of {', '.join(Mode)}")
+    return Mode(value)
+
+
 def _top_k(value: str | None, default: int) -> int:
     if value is None:
         return default
@@ -112,25 +131,32 @@ def _top_k(value: str | None, default: int) -> int:
     return int(value)
 
 
-def _relevance(context: RequestContext, result: SearchResult, passages: int) -> str:
-    """``sufficient`` when the passages pass the evidence gate, ``weak`` below it, ``none``;
-    ``uncalibrated`` where the gate has no thresholds. An answer may still be refused where its model
+def _judged(
+    context: RequestContext, result: SearchResult, evidence: Sequence[Evidence]
+) -> GateDecision | None:
+    """None without evidence, or thresholds for its order. An answer may still be refused where its model
     isn't cleared for the passages' sensitivity.
     """
-    evidence = tuple(
-        Evidence(n, c.chunk, c.score, c.raw_score, c.score_label, c.hit_reason)
-        for n, c in enumerate(result.candidates[:passages], start=1)
-    )
-    if not evidence:
-        return "none"
-    if not context.release.config.calibrated:
-        return "uncalibrated"
-    decision = decide(context.release.config, result.signals(evidence))
-    return "sufficient" if decision.sufficient else "weak"
+    if not evidence or context.release.config.gate(result.reranker) is None:
+        return None
+    return decide(context.release.config, result.signals(evidence))
+
+
+def _gate(principal: Principal, decision: GateDecision | None) -> dict[str, object]:
+    """The gate's own number, 0 at its threshold, for operators alone: thresholds are drawn from it."""
+    if decision is None or "operate" not in principal.scopes:
+        return {}
+    score = decision.score if math.isfinite(decision.score) else None
+    return {"gate": {"score": score, "reasons": [reason.value for reason in decision.reasons]}}
 
 
 def _risk_policy(services: Services) -> RiskPolicy:
     return RiskPolicy(services.settings.risk_policy)
+
+
+def _hint(hint: Hint) -> dict[str, str]:
+    """What the question names and a permitted passage has; it raises passages and leaves none out."""
+    return {"kind": hint.kind.value, "value": hint.value, "effect": "boost"}
 
 
 def _result(candidate: Candidate, risk: RiskPolicy) -> dict[str, object]:

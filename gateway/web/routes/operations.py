@@ -14,7 +14,9 @@ async def health(_: Request) -> Response:
 
 
 async def ready(request: Request) -> Response:
-    """200 when every part answers, else 503; ``details`` says since when and why a part is down."""
+    """200 when every part that is needed answers, else 503; ``details`` says since when and why a part is
+    down, ``degraded`` names those without which questions are answered nevertheless.
+    """
     services = services_of(request)
     states = await services.readiness.states()
     parts = {name: state.up for name, state in states.items()}
@@ -24,8 +26,10 @@ async def ready(request: Request) -> Response:
         for name, state in states.items()
         if not state.up
     }
-    good = all(parts.values())
-    return JsonResponse({"ready": good, "parts": parts, "details": details}, 200 if good else 503)
+    degraded = [name for name, state in states.items() if not (state.up or state.needed)]
+    good = all(up for name, up in parts.items() if name not in degraded)
+    told = {"ready": good, "parts": parts, "details": details, "degraded": degraded}
+    return JsonResponse(told, 200 if good else 503)
 
 
 async def metrics(request: Request) -> Response:

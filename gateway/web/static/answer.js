@@ -3,7 +3,7 @@
 import { languageOf, make } from "./dom.js";
 import { Passage } from "./passage.js";
 import { AnswerText } from "./render.js";
-import { durationText, problemText, reasonText, revokedText, waitText } from "./words.js";
+import { durationText, problemText, reasonText, revokedText, searchedText, waitText } from "./words.js";
 
 export class Answer {
   element;
@@ -71,7 +71,7 @@ export class Answer {
     for (const citation of listOf(data.citations)) this.#addCitation(citation);
     if (this.#sources.size > known) this.#drawn.redraw(this.#text);
     this.#meta = { ...this.#meta, cached: data.cached ?? this.#meta.cached, timings: data.timings };
-    if (data.status === "REFUSED_NO_EVIDENCE") this.#refused(listOf(data.reasons));
+    if (data.status === "REFUSED_NO_EVIDENCE") this.#refused(listOf(data.reasons), data.searched ?? {});
     else this.#end("answered");
   }
 
@@ -105,9 +105,9 @@ export class Answer {
     this.#end("revoked", "This answer was withdrawn", [revokedText(reason), "What had been shown is removed."]);
   }
 
-  #refused(reasons) {
+  #refused(reasons, searched) {
     const item = (code) => make("li", {}, `${reasonText(code)} `, make("code", {}, code));
-    this.#end("refused", "No answer from your documents", ["The documents you may read don’t hold enough evidence to answer this, so nothing is claimed."]);
+    this.#end("refused", "No answer from your documents", ["The documents you may read don’t hold enough evidence to answer this, so nothing is claimed.", searchedText(searched)]);
     if (reasons.length) this.#parts.notice.append(make("ul", {}, ...reasons.map((code) => item(String(code)))));
   }
 
@@ -203,8 +203,9 @@ export class Answer {
   }
 
   #facts() {
-    const { knowledge_base: base, knowledge_revision: revision, timings, cached } = this.#meta;
+    const { knowledge_base: base, knowledge_revision: revision, timings, cached, searched_for: other } = this.#meta;
     const facts = [
+      other ? `searched for “${other}”` : "",
       base,
       revision ? `revision ${String(revision).slice(0, 8)}` : "",
       timings?.ttft_ms > 0 ? `first words after ${durationText(timings.ttft_ms)}` : "",

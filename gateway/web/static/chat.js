@@ -12,10 +12,17 @@ const NEAR_END_PX = 120;
 /** The question under way: {answer, control, requestId, started, ended}; at most one. */
 let running = null;
 let atEnd = true;
+/** Follow-ups lean on the questions before them; a cleared page begins anew. */
+let conversation = fresh32();
 
 const access = new Access(clear);
 
+function fresh32() {
+  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
 function clear() {
+  conversation = fresh32();
   if (running) stop();
   transcript.replaceChildren();
   byId("intro").hidden = false;
@@ -50,7 +57,7 @@ function askIn(name, question) {
 }
 
 function send(question, run, fresh) {
-  const body = { question };
+  const body = { question, conversation_id: conversation };
   if (access.knowledgeBase) body.knowledge_base = access.knowledgeBase;
   const headers = { ...access.headers, "Content-Type": "application/json", Accept: "text/event-stream" };
   if (fresh) headers["Cache-Control"] = "no-store";

@@ -56,6 +56,11 @@ const REVOKED = {
 const own = (table, key) => (Object.hasOwn(table, key) ? table[key] : undefined);
 
 export const reasonText = (code) => own(REASONS, code) ?? "The evidence isn’t sufficient.";
+export const searchedText = ({ passages, knowledge_base: name, missing = [] }) => {
+  if (!passages) return "";
+  const looked = `${passages} ${passages === 1 ? "passage" : "passages"} of ${name} ${passages === 1 ? "was" : "were"} looked at.`;
+  return missing.length ? `${looked} None of the nearest has: ${missing.join(", ")}.` : looked;
+};
 export const revokedText = (reason) => own(REVOKED, reason) ?? "Access to this answer was withdrawn.";
 
 /** `problem` has code, title, detail as in problem+json or an `error` event; all may be missing. */

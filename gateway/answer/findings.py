@@ -1,0 +1,92 @@
+"""Findings of a search, as its trace keeps them and ``/v1/explain`` tells them."""
+
+import math
+import re
+from collections.abc import Sequence
+
+from gateway.answer.evidence import Evidence, GateDecision
+from gateway.answer.search import SearchResult
+from gateway.observe.tracelog import PREVIEW_CHARS, Findings, TracedCheck, TracedPassage
+from gateway.retrieval.chunk import Chunk, embedded_text
+from gateway.retrieval.terms import terms_of
+
+#: passages that a trace quotes; of a search whose caller wants more, the first ones
+_MOST_PASSAGES = 20
+_WORD = re.compile(r"\w+(?:[._\-]\w+)*")
+_MOST_MISSING = 32
+
+
+def findings_of(
+    result: SearchResult, evidence: Sequence[Evidence], decision: GateDecision | None, category: str = ""
+) -> Findings:
+    """``evidence`` as the gate judged it; ``decision`` None where it has no thresholds."""
+    refused = decision is None or not decision.sufficient
+    return Findings(
+        mode=result.mode.value,
+        served_by=result.served_by.value,
+        category=category,
+        candidates=len(result.candidates),
+        dropped={reason: count for reason, count in result.dropped.items() if count},
+        documents=tuple(sorted(result.refs, key=lambda ref: (ref.document_id, ref.document_version))),
+        passages=tuple(_passage(item) for item in evidence[:_MOST_PASSAGES]),
+        hints=tuple(hint.value for hint in result.hints),
+        reranker=result.reranker,
+        rerank_skipped=result.rerank_skipped,
+        relevance=relevance_of(evidence, decision),
+        score=None if decision is None else _number(decision.score),
+        checks=() if decision is None else checks_of(decision),
+        missing=missing_words(result.question, [item.chunk for item in evidence]) if refused else (),
+    )
+
+
+def relevance_of(evidence: Sequence[Evidence], decision: GateDecision | None) -> str:
+    """``sufficient`` when the passages pass the gate, ``weak`` below it, ``none`` without any, and
+    ``uncalibrated`` where the gate has no thresholds.
+    """
+    if not evidence:
+        return "none"
+    if decision is None:
+        return "uncalibrated"
+    return "sufficient" if decision.sufficient else "weak"
+
+
+def checks_of(decision: GateDecision) -> tuple[TracedCheck, ...]:
+    return tuple(
+        TracedCheck(check.name, check.passed, _number(check.value), _number(check.threshold))
+        for check in decision.checks
+    )
+
+
+def missing_words(question: str, passages: Sequence[Chunk]) -> tuple[str, ...]:
+    """Words as the question writes them, of which no passage has any term."""
+    texts = (embedded_text(chunk.title, chunk.section, chunk.content) for chunk in passages)
+    written = {term for text in texts for term in terms_of(text)}
+    missing: dict[str, None] = {}
+    for match in _WORD.finditer(question):
+        terms = terms_of(match.group())
+        if terms and written.isdisjoint(terms):
+            missing[match.group()] = None
+    return tuple(missing)[:_MOST_MISSING]
+
+
+def _passage(item: Evidence) -> TracedPassage:
+    chunk = item.chunk
+    return TracedPassage(
+        n=item.n,
+        chunk_id=chunk.chunk_id,
+        document_id=chunk.document_id,
+        document_version=chunk.document_version,
+        title=chunk.title,
+        section=chunk.section,
+        page=chunk.page,
+        score=item.score,
+        raw_score=item.raw_score,
+        score_label=item.score_label,
+        hit_reason=item.hit_reason,
+        preview=" ".join(chunk.content.split())[:PREVIEW_CHARS],
+    )
+
+
+def _number(value: float | None) -> float | None:
+    """What JSON can say."""
+    return value if value is not None and math.isfinite(value) else None

@@ -1,0 +1,62 @@
+"""Targets: what the project set out to reach on the sets it names, and what was reached."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One figure of one set; ``most`` turns the bound round."""
+
+    labelled: str
+    figure: str
+    bound: float
+    most: bool = False
+
+    def reached_by(self, value: float) -> bool:
+        return value <= self.bound if self.most else value >= self.bound
+
+
+TARGETS = (
+    Target("squad_en", "recall@5", 0.97),
+    Target("squad_en", "MRR", 0.90),
+    Target("cmrc_zh", "recall@5", 0.99),
+    Target("cmrc_zh", "MRR", 0.95),
+    Target("squad_en", "false refusals", 0.05, most=True),
+    Target("squad_en", "false acceptances", 0.10, most=True),
+    Target("cmrc_zh", "false refusals", 0.05, most=True),
+    Target("cmrc_zh", "false acceptances", 0.10, most=True),
+    Target("squad_en", "near misses caught", 0.40),
+    Target("squad_en", "answers with the gold string", 0.85),
+)
+_SPEED_P95_MS = 200
+
+
+def markdown(found: Mapping[str, Any]) -> str:
+    """A line a target that this evaluation says something about, over all articles and the held-out ones."""
+    return "\n".join(_lines(found)) + "\n"
+
+
+def _lines(found: Mapping[str, Any]) -> Iterator[str]:
+    yield "| set | figure | target | all articles | held out |"
+    yield "|---|---|---|---|---|"
+    for target in TARGETS:
+        one = found["sets"].get(target.labelled)
+        if one is not None and target.figure in one["figures"]:
+            sign = "≤" if target.most else "≥"
+            cells = [_cell(target, one[part].get(target.figure)) for part in ("figures", "held_out")]
+            bound = f"{sign} {target.bound:.2f}"
+            yield f"| {target.labelled} | {target.figure} | {bound} | {cells[0]} | {cells[1]} |"
+    speed = found.get("speed")
+    if speed:
+        p95 = speed["ms"]["p95"]
+        verdict = "reached" if p95 <= _SPEED_P95_MS else "MISSED"
+        what = f"search, {speed['chunks']} passages, {speed['callers']} callers, p95"
+        yield f"| | {what} | ≤ {_SPEED_P95_MS} ms | {p95:g} ms, {verdict} | |"
+
+
+def _cell(target: Target, figure: Mapping[str, float] | None) -> str:
+    if figure is None:
+        return ""
+    return f"{figure['value']:.3f}, {'reached' if target.reached_by(figure['value']) else 'MISSED'}"
