@@ -152,10 +152,12 @@ class GatewayClient:
         return self._json("POST", "/v1/documents", data=dict(fields), files=parts, headers=headers)
 
     def documents(self, knowledge_base: str) -> dict[str, Any]:
-        """``documents``: the live ones, by source, none for a knowledge base that doesn't exist; ``limits``:
+        """``documents``: all live ones, by source, none for a knowledge base that doesn't exist; ``limits``:
         how many bytes one may have.
         """
-        return self._json("GET", "/v1/documents", params={"knowledge_base": knowledge_base})
+        pages = list(self._pages("/v1/documents", knowledge_base))
+        documents = [document for page in pages for document in page["documents"]]
+        return {**pages[0], "documents": documents, "next_cursor": None}
 
     def document(self, document_id: str) -> dict[str, Any]:
         return self._json("GET", f"/v1/documents/{document_id}")
@@ -204,9 +206,9 @@ class GatewayClient:
         self._sent("DELETE", f"/v1/tasks/{task_id}")
 
     def releases(self, knowledge_base: str) -> list[dict[str, Any]]:
-        answer = self._json("GET", "/v1/releases", params={"knowledge_base": knowledge_base})
-        releases: list[dict[str, Any]] = answer["releases"]
-        return releases
+        """All of them, newest first."""
+        pages = self._pages("/v1/releases", knowledge_base)
+        return [release for page in pages for release in page["releases"]]
 
     def knowledge_bases(self) -> list[dict[str, Any]]:
         """All of the tenant's, by name, each with its active release's id, sequence and embedding space."""
@@ -251,6 +253,15 @@ class GatewayClient:
 
     def revoke_api_key(self, key_id: str) -> dict[str, Any]:
         return self._json("DELETE", f"/v1/apikeys/{key_id}")
+
+    def _pages(self, path: str, knowledge_base: str) -> Iterator[dict[str, Any]]:
+        params = {"knowledge_base": knowledge_base}
+        while True:
+            page = self._json("GET", path, params=params)
+            yield page
+            if page.get("next_cursor") is None:
+                return
+            params = {**params, "cursor": page["next_cursor"]}
 
     def _json(self, method: str, path: str, **arguments: Any) -> dict[str, Any]:
         response = self._sent(method, path, **arguments)

@@ -1,5 +1,6 @@
 """Real parts that any test may ask for; each is started once a test process, on a free port."""
 
+import signal
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -55,6 +56,9 @@ def s3() -> "Iterator[S3Server]":
 
 def pytest_configure(config: pytest.Config) -> None:
     """The run ends with tables of contract suites and faults; only the parent of several prints."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # Who is started in the background ignores it, and what it starts would as well: some tests send it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(ContractTable(), "contract-table")
         config.pluginmanager.register(FaultTable(), "fault-table")
@@ -70,11 +74,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 #: modules whose tests on servers, or all of whose tests, only ``make soak`` runs: others are about the same
 #: kinds (the contract suites about hostile names, the adapters' own tests about restarts)
-_SOAK_ON_SERVERS = {"test_hostile_names", "test_model_endpoint", "test_cli", "test_sample_questions"}
+_SOAK_ON_SERVERS = {
+    *("test_bad_input", "test_cli", "test_hostile_names", "test_http_surface", "test_model_endpoint"),
+    "test_sample_questions",
+}
 _SOAK = {"test_two_processes", "test_restore_losses", "test_doctor_moves"}
 #: modules that need a store of rows for what they are about once: all else of them runs on twins, and
 #: ``make soak`` runs all of it on Lite
 _ONCE_ON_LITE = {
+    "test_import_damage": "test_an_original_that_is_put_again_meanwhile_is_imported",
+    "test_import_release": "test_only_changed_texts_are_embedded_again",
+    "test_release_isolation": "test_building_a_revision_never_changes_the_active_one",
     "test_class_mover": "test_a_narrowing_hides_a_document_at_once_and_its_rows_follow",
     "test_cleanup": "test_a_deleted_document_leaves_nothing_behind",
     "test_reclaim": "test_rows_of_a_killed_worker_go",

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gateway.answer.evidence import Evidence
+from gateway.retrieval.risk import told_to_models
 
 #: part of the cache key; any change of wording changes it
 PROMPT_VERSION = "prompt/1"
@@ -65,8 +66,8 @@ def _passage(item: Evidence, fence: str) -> str:
     head.append(f"version: {chunk.document_version}")
     head.append(f"source: {_line(chunk.source_uri)}")
     head.append(f"approval: {_line(chunk.approval)}")
-    if item.risk:
-        head.append(f"risk: {', '.join(map(_line, item.risk))}")
+    if risk := told_to_models(item.risk):
+        head.append(f"risk: {', '.join(risk)}")
     body = item.text
     while fence in body:  # a part that is taken out may join two others into the fence again
         body = body.replace(fence, "")

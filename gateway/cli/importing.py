@@ -23,6 +23,7 @@ from gateway.cli.uploading import Uploader
 from gateway.cli.waiting import release
 from gateway.client import GatewayClient
 from gateway.errors import GatewayError, InvalidField
+from gateway.retrieval.risk import MARKER
 
 FAILED = 1
 _WAITING_SHOWN = 20
@@ -98,6 +99,8 @@ def _metadata(
     except InvalidField as error:
         raise typer.BadParameter(error.detail) from error
     markers = tuple(marker.strip() for entry in risk for marker in entry.split(","))
+    for odd in (marker for marker in markers if marker and not MARKER.fullmatch(marker)):
+        raise typer.BadParameter(f"no risk marker, which has up to 32 of a-z, 0-9 and '-': {printable(odd)}")
     return Metadata(kb.strip(), acl, category.strip(), sensitivity, author.strip(), markers)
 
 

@@ -125,8 +125,12 @@ class VersionStore(Protocol):
         """Of texts, by their hash, that have none in this space yet; who has one keeps it."""
         ...
 
-    async def documents(self, tenant: str, knowledge_base: str) -> list[DocumentRecord]:
-        """Live documents, by source. Empty for an unknown knowledge base."""
+    async def documents(
+        self, tenant: str, knowledge_base: str, *, limit: int | None = None, after: str | None = None
+    ) -> list[DocumentRecord]:
+        """Live documents, by source in order of code points: all, or at most ``limit`` with a source behind
+        ``after``. Empty for an unknown knowledge base.
+        """
         ...
 
     async def document(self, tenant: str, document_id: str) -> DocumentRecord | None: ...
@@ -235,8 +239,12 @@ class ReleaseStore(Protocol):
         """All of the tenant's, by name."""
         ...
 
-    async def releases(self, tenant: str, knowledge_base: str) -> list[ReleaseRecord]:
-        """Newest first; empty for an unknown knowledge base."""
+    async def releases(
+        self, tenant: str, knowledge_base: str, *, limit: int | None = None, before: str | None = None
+    ) -> list[ReleaseRecord]:
+        """Newest first: all, or at most ``limit`` that are older than the release with the id ``before``.
+        Empty for an unknown knowledge base. Raises InvalidField when ``before`` is no release of it.
+        """
         ...
 
     async def release(self, tenant: str, release_id: str) -> ReleaseRecord | None: ...

@@ -41,7 +41,8 @@ class ReleasePlan:
     """A release being built: an immutable list of documents, fixed when the build began.
 
     ``manifest_hash`` covers every (chunk_id, content_hash, acl_class, approval). ``unchanged_release`` is set
-    when the active release has the same manifest, space, config and model: then nothing needs building.
+    when the active release holds the same versions under the same classes and approvals, with the same space,
+    config and model: then nothing needs building, and no documents are listed.
     """
 
     release_id: str

@@ -1,6 +1,7 @@
 """Risk markers: what a passage may be marked with, and what the policy makes of it."""
 
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Iterable
 from enum import StrEnum
 
 #: nobody has approved the version yet; says nothing about its text
@@ -11,6 +12,9 @@ INJECTION_LIKE = "injection-like"
 HIGH_RISK = "high-risk"
 #: a person has rejected the same bytes in this knowledge base, and nobody has approved this version yet
 REJECTED_BEFORE = "rejected-before"
+
+#: what a marker is made of: a name to compare, and no room for a sentence in somebody's prompt
+MARKER = re.compile(r"[a-z0-9-]{1,32}")
 
 #: what a person said of a version; until then it is unreviewed
 APPROVED = "approved"
@@ -42,6 +46,11 @@ class RiskPolicy(StrEnum):
 def needs_approval(markers: Collection[str]) -> bool:
     """Whether a version with these markers waits for a person."""
     return not NEEDS_APPROVAL.isdisjoint(markers)
+
+
+def told_to_models(markers: Iterable[str]) -> tuple[str, ...]:
+    """Without what was stored before markers had a form: it may be any text of an importer's."""
+    return tuple(marker for marker in markers if MARKER.fullmatch(marker))
 
 
 def merged(given: Collection[str], detected: Collection[str]) -> tuple[str, ...]:

@@ -17,7 +17,14 @@ import pytest
 import pytest_asyncio
 
 from loadtest.model_stub import ModelStub, serve_stub
-from tests.harness.process import Finished, GatewayProcess, gateway_process, run_command, spawned
+from tests.harness.process import (
+    Finished,
+    GatewayProcess,
+    gateway_process,
+    run_command,
+    run_commands,
+    spawned,
+)
 from tests.harness.sides import SIDES, Side
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -281,15 +288,15 @@ MISTAKES: dict[str, tuple[str, ...]] = {
 }
 
 
-@pytest.mark.parametrize("command", MISTAKES.values(), ids=MISTAKES)
-async def test_wrong_usage_has_an_exit_code_of_its_own(command: tuple[str, ...], tmp_path: Path) -> None:
+async def test_wrong_usage_has_an_exit_code_of_its_own(tmp_path: Path) -> None:
     """Exit 2 and a message on stderr, whether a server is there or not."""
     env = {"GATEWAY_TOKEN": "x", "GATEWAY_DATA_DIR": str(tmp_path / "data")}
-    wrong = await run_command(*command, env=env)
-    assert wrong.code == WRONG_USAGE, wrong
-    assert wrong.out == "" or not command
-    assert wrong.err.strip() or not command
-    assert "Traceback" not in wrong.err
+    ended = await run_commands(*MISTAKES.values(), env=env)
+    for (name, command), wrong in zip(MISTAKES.items(), ended, strict=True):
+        assert wrong.code == WRONG_USAGE, (name, wrong)
+        assert wrong.out == "" or not command, name
+        assert wrong.err.strip() or not command, name
+        assert "Traceback" not in wrong.err, name
 
 
 async def test_a_command_without_a_token_says_how_to_give_one() -> None:

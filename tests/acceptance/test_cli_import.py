@@ -135,7 +135,6 @@ async def test_failures_are_told_by_reason_with_what_to_do(gateway: GatewayProce
     assert answer.json()["releases"][0]["documents"] == 3
 
 
-@pytest.mark.soak
 async def test_ctrl_c_stops_sending_and_the_next_run_does_the_rest(
     gateway: GatewayProcess, folder: Path, tmp_path: Path
 ) -> None:

@@ -12,7 +12,7 @@ from gateway.ingest.plan import ClassTerms, ReleasePlan
 from gateway.ingest.references import ReclaimPolicy
 from gateway.ingest.task import Ending, TaskClaim, TaskKind, TaskState
 from gateway.ingest.uploads import DocumentRecord, NewDocument
-from gateway.release.model import VersionState
+from gateway.release.model import RetrievalConfig, VersionState
 from gateway.stream.revocation import RevocationKind
 from tests.contract.catalog_world import CONFIG, PUBLIC, SALES, SPACE, World, built, scope_of, upload
 
@@ -21,6 +21,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 POLICY = ReclaimPolicy(window_s=1e6, releases=9, afterlife_s=1e6)
 HR = Acl.parse(["group:hr"])
+#: no active release has it, so there is always something to build
+OTHER_CONFIG = replace(CONFIG, version="config/other")
 SALES_AND_HR = Acl.parse(["group:sales", "group:hr"])
 
 
@@ -52,17 +54,17 @@ async def import_risky(world: World, document: NewDocument, *found: str) -> Docu
     return ref
 
 
-async def planned(world: World) -> ReleasePlan:
+async def planned(world: World, config: RetrievalConfig = CONFIG) -> ReleasePlan:
     """What a build would make now."""
     claim = await world.release_claim()
-    plan = await world.catalog.begin_release(claim, SPACE, CONFIG)
+    plan = await world.catalog.begin_release(claim, SPACE, config)
     await world.catalog.finish(claim, Ending(TaskState.CANCELLED))
     return plan
 
 
 async def released(world: World) -> set[DocumentRef]:
     """The versions that a build would take in now."""
-    return {document.ref for document in (await planned(world)).documents}
+    return {document.ref for document in (await planned(world, OTHER_CONFIG)).documents}
 
 
 # the current ACL
@@ -206,6 +208,19 @@ async def test_a_change_of_a_released_document_makes_one_move(world: World) -> N
         await world.catalog.finish_move(claim, plan, terms_of_one(3))
     assert await world.catalog.begin_moves(claim) == ()
     assert await world.catalog.acl_classes("acme", first.kb_id) == (AclClass(1, SALES), AclClass(3, PUBLIC))
+
+
+async def test_a_move_leaves_the_hash_of_a_release_built_afterwards(world: World) -> None:
+    """Documents that aren't moved count as they did."""
+    moved, _ = await world.import_ready(upload("a", acl=SALES), upload("b"))
+    plan, _ = await world.release()
+    await world.catalog.set_acl(change(moved, HR))
+    claim = await claimed_move(world, moved)
+    [begun] = await world.catalog.begin_moves(claim)
+    await world.catalog.finish_move(claim, begun, terms_of_one(begun.documents[0].acl_class))
+    await world.catalog.finish(claim, Ending(TaskState.SUCCEEDED))
+    [release] = await world.catalog.releases("acme", "handbook")
+    assert release.manifest_hash == (await planned(world, OTHER_CONFIG)).manifest_hash != plan.manifest_hash
 
 
 async def test_a_move_that_was_begun_is_done_even_when_its_class_is_right_again(world: World) -> None:

@@ -8,6 +8,7 @@ from gateway.access.authorizer import DocumentRef
 from gateway.errors import (
     Conflict,
     IllegalTransition,
+    InvalidField,
     KnowledgeBaseNotFound,
     NotFound,
     ReleaseConflict,
@@ -146,8 +147,9 @@ async def test_a_snapshot_leaves_out_withdrawn_versions_and_falls_back_to_older_
     await world.import_ready(upload("a", "two"), upload("b"))
     await world.release()
     await world.catalog.roll_back("acme", "handbook")
+    [new] = await world.import_ready(upload("c"))
     _, plan = await _begun(world)
-    assert _refs(plan) == {old}
+    assert _refs(plan) == {old, new}
 
 
 async def test_a_snapshot_carries_the_documents_current_class(world: World) -> None:
@@ -847,3 +849,25 @@ async def test_active_spaces_are_those_of_every_tenants_active_releases(world: W
         await world.import_ready(upload("a"), tenant=tenant)
         await world.release(tenant=tenant)
     assert await world.catalog.active_spaces() == {SPACE.space_id}
+
+
+async def test_releases_come_in_pages_newest_first(world: World) -> None:
+    """A newer one that arrives meanwhile moves nothing; a place in another list is none in this."""
+    plans = []
+    for text in "abcd":
+        await world.import_ready(upload("a", text))
+        plans.append(await world.ready_release())
+    first = await world.catalog.releases("acme", "handbook", limit=2)
+    await world.import_ready(upload("b"))
+    await world.ready_release()
+    second = await world.catalog.releases("acme", "handbook", limit=3, before=first[-1].release_id)
+    ids = [release.release_id for release in (*first, *second)]
+    assert ids == [plan.release_id for plan in reversed(plans)]
+    assert await world.catalog.releases("acme", "handbook", before=ids[-1]) == []
+    await world.import_ready(upload("c"), kb="wiki")
+    elsewhere = await world.ready_release(kb="wiki")
+    await world.import_ready(upload("c"), tenant="globex")
+    foreign = await world.ready_release(tenant="globex")
+    for before in (elsewhere.release_id, foreign.release_id, "no release", ""):
+        with pytest.raises(InvalidField):
+            await world.catalog.releases("acme", "handbook", limit=2, before=before)

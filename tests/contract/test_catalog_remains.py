@@ -207,6 +207,20 @@ async def test_a_forgotten_document_is_counted_nowhere(world: World) -> None:
     assert [holding.version for holding in after.holdings] == [None]
 
 
+async def test_a_forgotten_document_leaves_the_hash_of_a_release_without_it(world: World) -> None:
+    """As if it had never been taken in."""
+    gone, _ = await ready(world, "a", "one", "two"), await ready(world, "b", "three")
+    plan = await release_with_terms(world, ClassTerms(1, 3, {}))
+    await world.catalog.delete_document("acme", gone.document_id)
+    claim, remains = await remains_of(world, gone)
+    await world.catalog.forget(claim, remains.holdings[0], None)
+    await done(world, claim)
+    [release] = await world.catalog.releases("acme", "handbook")
+    other = replace(CONFIG, version="config/other")
+    after = await world.catalog.begin_release(await world.release_claim(), SPACE, other)
+    assert release.manifest_hash == after.manifest_hash != plan.manifest_hash
+
+
 async def test_a_document_whose_terms_are_lost_is_forgotten_without_them(world: World) -> None:
     """Its words stay counted until the revision is reclaimed."""
     gone = await ready(world, "a", "one")

@@ -351,3 +351,38 @@ async def test_a_record_does_not_follow_later_changes(world: World) -> None:
     assert isinstance(record, DocumentRecord)
     await world.accept(upload("a", "newer"))
     assert (record.document_version, record.state) == (1, VersionState.READY)
+
+
+async def _pages(world: World, size: int) -> list[list[str]]:
+    """All pages of the handbook's documents; while they are turned, others arrive before and behind."""
+    pages: list[list[str]] = []
+    after = None
+    while True:
+        found = await world.catalog.documents("acme", "handbook", limit=size, after=after)
+        if not found:
+            return pages
+        pages.append([document.source for document in found])
+        after = pages[-1][-1]
+        if len(pages) == 1:
+            await world.accept(upload("!"), upload("￮"))
+
+
+async def test_documents_come_in_pages_in_an_order_that_no_language_changes(world: World) -> None:
+    """Each goes on behind the last one seen, whatever has come in between; others' aren't in it."""
+    await world.accept(*(upload(source) for source in ("b", "A", "é", "Z", "手册", "a", "🙂")))
+    await world.accept(upload("c"), kb="wiki")
+    await world.accept(upload("d"), tenant="globex")
+    assert await _pages(world, 2) == [["A", "Z"], ["a", "b"], ["é", "手册"], ["￮", "🙂"]]
+    assert await world.catalog.documents("acme", "handbook", limit=2, after="🙂") == []
+    assert await world.catalog.documents("acme", "nothing", limit=2, after="A") == []
+    [wiki] = await world.catalog.documents("acme", "wiki", limit=2, after="A")
+    assert wiki.source == "c"
+
+
+async def test_a_deleted_document_is_a_place_to_go_on_from(world: World) -> None:
+    """And takes no room of a page."""
+    _, gone, *_ = await world.import_ready(*(upload(source) for source in "abcde"))
+    await world.catalog.delete_document("acme", gone.document_id)
+    for after, sources in {"a": ["c", "d"], "b": ["c", "d"], "c": ["d", "e"]}.items():
+        found = await world.catalog.documents("acme", "handbook", limit=2, after=after)
+        assert [document.source for document in found] == sources

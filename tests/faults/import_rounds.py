@@ -96,9 +96,12 @@ class Serving:
     gateway: GatewayProcess
 
     def victims(self) -> dict[str, int]:
-        tree = psutil.Process(self.gateway.pid).children()
-        named = {_program(child): child.pid for child in tree if child.status() != psutil.STATUS_ZOMBIE}
-        return {"serve": self.gateway.pid, **named}
+        found = {"serve": self.gateway.pid}
+        for child in psutil.Process(self.gateway.pid).children():
+            with contextlib.suppress(psutil.NoSuchProcess):  # gone meanwhile
+                if child.status() != psutil.STATUS_ZOMBIE:
+                    found[_program(child)] = child.pid
+        return found
 
     async def revive(self, name: str) -> None:
         if name == "serve":

@@ -20,6 +20,7 @@ SLOW = {"first_token_ms": 250, "cadence_ms": 25}
 TOKENS = [f"word{n} " for n in range(20)]
 
 
+@pytest.mark.soak
 @pytest.mark.fault("FLT-1")
 async def test_a_model_five_times_slower_costs_time_and_nothing_else(city: City, evidence: Note) -> None:
     """The same questions end whole, inside the total cap; never more calls run than the quota allows."""

@@ -21,6 +21,7 @@ QUESTION = "How often is the certificate rotated?"
 OF_LUNCH = "When is lunch served?"
 
 
+@pytest.mark.soak
 @pytest.mark.fault("FLT-11")
 async def test_a_lost_data_folder_comes_back_from_a_backup(tmp_path: Path, evidence: Note) -> None:
     """Backed up beside the server, killed, removed, restored, confirmed; what was deleted stays deleted."""

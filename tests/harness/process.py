@@ -90,9 +90,33 @@ def environment(given: Mapping[str, str] | None = None) -> dict[str, str]:
 
 async def run_command(*arguments: str, env: Mapping[str, str] | None = None) -> Finished:
     """One ``qa-gateway`` command to its end."""
+    return await _finished(str(_COMMAND), *arguments, env=env)
+
+
+async def run_commands(*commands: Sequence[str], env: Mapping[str, str] | None = None) -> list[Finished]:
+    """Many of them one after the other in one process: starting each takes longer than what it does."""
+    ended = await _finished(sys.executable, "-c", _ONE_BY_ONE, json.dumps(commands), env=env)
+    assert ended.code == 0, ended
+    return [Finished(*each) for each in json.loads(ended.out)]
+
+
+#: prints (exit code, stdout, stderr) of each command
+_ONE_BY_ONE = """
+import contextlib, io, json, sys
+from gateway.cli import run
+ended = []
+for command in json.loads(sys.argv[1]):
+    out, err, sys.argv[1:] = io.StringIO(), io.StringIO(), command
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = run()
+    ended.append((code, out.getvalue(), err.getvalue()))
+print(json.dumps(ended))
+"""
+
+
+async def _finished(*command: str, env: Mapping[str, str] | None) -> Finished:
     process = await asyncio.create_subprocess_exec(
-        str(_COMMAND),
-        *arguments,
+        *command,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -356,8 +380,10 @@ async def spawned(
 async def _killed(process: asyncio.subprocess.Process) -> None:
     if process.returncode is not None:
         return
-    tree = psutil.Process(process.pid).children(recursive=True)
-    process.kill()
+    tree: list[psutil.Process] = []
+    with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):  # it went by itself meanwhile
+        tree = psutil.Process(process.pid).children(recursive=True)
+        process.kill()
     await process.wait()
     for child in tree:
         if child.is_running():

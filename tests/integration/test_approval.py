@@ -260,9 +260,19 @@ async def test_withholding_keeps_nobody_from_clean_documents() -> None:
 
 
 async def test_odd_markers_are_refused() -> None:
-    """They are shown, searched and compared: short words only."""
+    """They are shown to people and models, and compared: short names only."""
+    odd = (
+        "two words",
+        "a\nb",
+        "x" * 33,
+        "External",
+        "a_b",
+        "a.b:c",
+        "é",
+        ",".join(f"m{n}" for n in range(33)),
+    )
     async with served() as api:
-        for risk in ("two words", "a\nb", "x" * 65, ",".join(f"m{n}" for n in range(33))):
+        for risk in odd:
             status, problem = await api.upload(risk=risk)
             assert (status, problem["code"]) == (400, "invalid_field"), risk
         status, _ = await api.upload(risk="external,, external ,")

@@ -24,6 +24,7 @@ from gateway.bootstrap.keeping import back_up, confirm, objects_of, restore
 from gateway.bootstrap.opening import open_services
 from gateway.errors import BackupDamaged, ConfigurationError, RestoreUnconfirmed
 from gateway.ingest.governance import AclChange
+from gateway.ingest.task import WAIT_S
 from gateway.ingest.validator import Validator
 from gateway.keeping.backup import Backup
 from gateway.keeping.manifest import load_index, manifest_key
@@ -206,7 +207,7 @@ def databases(request: pytest.FixtureRequest, tmp_path: Path) -> Sites:
 
 async def test_running_tasks_wait_again_after_a_restore(databases: Sites) -> None:
     """Whoever held one when the backup was made finds a higher fence. The start that was cut off is given
-    back, and the time since the backup doesn't count as working time.
+    back, and the time since the backup doesn't count as working time, or as time to wait.
     """
     target, vectors = MemoryObjects(), MemoryVectors()
     old, new = databases.fresh(databases.store("journal")), databases.fresh(databases.store("journal"))
@@ -216,7 +217,7 @@ async def test_running_tasks_wait_again_after_a_restore(databases: Sites) -> Non
         left_s = held.deadline_at - world.clock()
         await Backup(kept_catalog(old), world.objects, target).take(spool(databases))
     await bring_back(new, target, vectors, Fuse(), spool(databases))
-    world.clock.advance(10_000.0)
+    world.clock.advance(2 * WAIT_S)
     async with catalog_of(new, world.clock) as opened:
         assert await SqlKeeping(opened.database).confirm()
         back = ImportWorld(opened, vectors, objects_of(new), world.clock, real=True)

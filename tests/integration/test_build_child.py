@@ -244,3 +244,15 @@ async def test_a_killed_parent_takes_its_busy_child_along(tmp_path: Path) -> Non
         with anyio.fail_after(WAIT_S), pytest.raises(anyio.EndOfStream):
             await output.receive()
     await until(lambda: is_gone(pid))
+
+
+@pytest.mark.parametrize("run", ["[", "![", "]("])
+async def test_a_page_of_open_brackets_is_read_within_the_limits(run: str) -> None:
+    """They took the Markdown reader longer than a child has for a document; the words among them are kept."""
+    child = ChildParser(cap_s=12, max_bytes=20_000_000)
+    try:
+        text = run * (200_000 // len(run)) + " words"
+        built = await child.build("a.md", "text/markdown", text.encode())
+        assert "words" in built.passages[-1].content
+    finally:
+        await child.aclose()

@@ -130,11 +130,11 @@ def zero_vectors(here: Installation) -> None:
     ("damage", "code", "repairable"),
     [
         (lose_original, "original_missing", False),
-        (damage_original, "original_damaged", False),
+        pytest.param(damage_original, "original_damaged", False, marks=pytest.mark.soak),
         (lose_chunks, "chunk_file_missing", True),
-        (damage_chunks, "chunk_file_damaged", True),
-        (lose_vectors, "vectors_missing", True),
-        (zero_vectors, "vectors_missing", True),
+        pytest.param(damage_chunks, "chunk_file_damaged", True, marks=pytest.mark.soak),
+        pytest.param(lose_vectors, "vectors_missing", True, marks=pytest.mark.soak),
+        pytest.param(zero_vectors, "vectors_missing", True, marks=pytest.mark.soak),
     ],
 )
 @pytest.mark.asyncio(loop_scope="module")

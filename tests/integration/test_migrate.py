@@ -203,6 +203,7 @@ async def test_only_a_new_installation_opens_its_redis(installed: Installation) 
         await quota.aclose()
 
 
+@pytest.mark.soak
 async def test_the_command_says_one_line(installed: Installation) -> None:
     """Exit 1 and the code for a part that doesn't let it in; exit 2 for a password that Milvus can't have."""
     wrong = {"GATEWAY_DATABASE_URL": installed.database_url(OWNER, "wrong-secret")}

@@ -100,6 +100,7 @@ async def test_rows_replaced_before_the_seal_are_what_another_process_sees(
     assert await store.count(SPACE, revision) == 30
 
 
+@pytest.mark.soak
 async def test_a_large_revision_is_flushed_and_a_small_one_is_not(
     store: MilvusStore, client: MilvusClient
 ) -> None:

@@ -46,6 +46,7 @@ async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Gat
         assert await one.stop() == 0
 
 
+@pytest.mark.soak
 async def test_the_ready_file_appears_once_it_answers(tmp_path: Path) -> None:
     """The first look after the file is there finds a server; SIGINT ends all of it, with exit code 0."""
     async with gateway_process(tmp_path) as gateway:
@@ -160,6 +161,7 @@ async def test_a_second_process_on_the_folder_is_refused(gateway: GatewayProcess
     assert (await gateway.readiness())[0] == 200
 
 
+@pytest.mark.soak
 async def test_a_taken_port_is_the_first_thing_said(gateway: GatewayProcess, tmp_path: Path) -> None:
     """Exit 2, the address in the message, and nothing was made in the data folder."""
     folder = tmp_path / "data"
@@ -234,7 +236,13 @@ REFUSALS: dict[str, tuple[tuple[str, ...], dict[str, str], str]] = {
 }
 
 
-@pytest.mark.parametrize(("command", "env", "reason"), REFUSALS.values(), ids=REFUSALS)
+@pytest.mark.parametrize(
+    ("command", "env", "reason"),
+    [
+        pytest.param(*refusal, id=name, marks=[pytest.mark.soak] if name in {"no_url", "bad_key"} else [])
+        for name, refusal in REFUSALS.items()
+    ],
+)
 async def test_it_refuses_to_start_with_a_reason(
     command: tuple[str, ...], env: dict[str, str], reason: str, tmp_path: Path
 ) -> None:

@@ -162,3 +162,17 @@ def test_nesting_beyond_reason_is_refused_not_cut(text: str) -> None:
 def test_hostile_inline_markup_stays_text(text: str) -> None:
     """Ten thousand open brackets are read in time and kept."""
     assert sum(len(block.text) for block in read(text).blocks) == len(text)
+
+
+def test_links_are_read_in_a_paragraph_with_a_few_open_brackets() -> None:
+    """Half-open intervals, footnotes and pictures in links are written with them."""
+    (block,) = read("[0, 1) and [1, 2) [^1]; [![logo](a.png)](b.html) [[*here*](c)] " + "[x](y) " * 99).blocks
+    assert block.text.startswith("[0, 1) and [1, 2) [^1]; logo [here] x x")
+    assert "(" not in block.text.split("[^1]", 1)[1]
+
+
+def test_a_paragraph_with_very_many_open_brackets_keeps_every_word() -> None:
+    """It only loses its links, and the next one loses nothing."""
+    first, second = read("[" * 40 + "[*one*](two) `three[` ![four](five)\n\n[six](seven)\n").blocks
+    assert first.text == "[" * 40 + "[one](two) `three[` ![four](five)"
+    assert second.text == "six"

@@ -8,9 +8,9 @@ from typing import TypeVar, cast
 from gateway.access.act import Act
 from gateway.adapters.acts import Answer, outcome
 from gateway.adapters.memory.catalog_access import AccessRows
+from gateway.adapters.memory.catalog_imports import ImportRows
 from gateway.adapters.memory.catalog_rollbacks import RollbackRows
 from gateway.adapters.memory.catalog_rows import KeptAnswer
-from gateway.adapters.memory.catalog_tasks import TaskRows
 from gateway.errors import IdempotencyMismatch
 from gateway.ingest.plan import Activation
 from gateway.ingest.task import TaskClaim
@@ -21,7 +21,7 @@ from gateway.stream.revocation import RevocationKind, RevocationRecord
 A = TypeVar("A", Accepted, Activation, RevocationRecord)
 
 
-class ActRows(TaskRows, RollbackRows, AccessRows):
+class ActRows(ImportRows, RollbackRows, AccessRows):
     """The changes that people with a scope make, each once for a key."""
 
     async def accept_import(self, request: ImportRequest) -> Accepted:

@@ -5,11 +5,12 @@ from dataclasses import replace
 
 from gateway.access.classes import CLASS_OF_NOBODY
 from gateway.adapters.memory.catalog_access import AccessRows
-from gateway.adapters.memory.catalog_releases import manifest_hash, planned
+from gateway.adapters.memory.catalog_imports import ImportRows, document_id_of
+from gateway.adapters.memory.catalog_releases import planned
 from gateway.adapters.memory.catalog_rows import DocumentRow, KnowledgeBaseRow, ReleaseRow, VersionRow
-from gateway.adapters.memory.catalog_tasks import TaskRows, document_id_of
 from gateway.errors import Conflict, NotFound
 from gateway.ingest.governance import AclChange, Approval, ChangedAcl, Decision, Verdict
+from gateway.ingest.manifest import entries_of, manifest_hash
 from gateway.ingest.plan import ClassTerms, PlannedDocument, ReleasePlan
 from gateway.ingest.task import JOIN_S, TaskClaim, TaskKind, TaskState
 from gateway.ingest.uploads import NewDocument
@@ -24,7 +25,7 @@ _BUILDING = frozenset({ReleaseState.PENDING, ReleaseState.BUILDING, ReleaseState
 _MOVE_DEADLINE_S = 86_400.0
 
 
-class GovernanceRows(TaskRows, AccessRows):
+class GovernanceRows(ImportRows, AccessRows):
     """``Governance`` and ``MoveStore``."""
 
     async def set_acl(self, change: AclChange) -> ChangedAcl:
@@ -192,7 +193,9 @@ class GovernanceRows(TaskRows, AccessRows):
         used = self._classes_in_use(kb)
         stored = _held_in(release, moved.ref.document_id).acl_class
         documents = tuple(moved if d.ref == moved.ref else d for d in release.documents)
-        release.plan = replace(release.plan, documents=documents, manifest_hash=manifest_hash(documents))
+        release.plan = replace(
+            release.plan, documents=documents, manifest_hash=manifest_hash(entries_of(documents))
+        )
         release.moving.discard(moved.ref.document_id)
         if stored != moved.acl_class:
             self._recount(plan, stored, terms)

@@ -20,10 +20,12 @@ from gateway.errors import (
     Conflict,
     DeadlineExceeded,
     IllegalTransition,
+    InvalidField,
     NotFound,
     PrincipalRevoked,
     ReleaseConflict,
 )
+from gateway.ingest.manifest import entries_of, manifest_hash
 from gateway.ingest.plan import Activation, ClassTerms, PlannedDocument, ReleasePlan
 from gateway.ingest.task import ASKER_REVOKED, TaskClaim
 from gateway.ingest.version import BuiltVersion
@@ -36,7 +38,6 @@ from gateway.release.model import (
     RetrievalRelease,
     check_release_transition,
 )
-from gateway.retrieval.chunk import stable_hash
 from gateway.retrieval.lexicon import TermStatistics
 from gateway.retrieval.query import ScopedQuery
 from gateway.stream.revocation import RevocationKind
@@ -102,7 +103,7 @@ class ReleaseRows(CatalogRows):
         active = self._active(kb.kb_id)
         config = standing_config(kb, active, space, config)
         model = standing_model(kb, active, model)
-        hashed = manifest_hash(documents)
+        hashed = manifest_hash(entries_of(documents))
         built = active and (active.plan.manifest_hash, active.plan.space, active.plan.config)
         same_model = active is not None and active.plan.model in {"", model}
         unchanged = built == (hashed, space, config) and same_model
@@ -117,7 +118,7 @@ class ReleaseRows(CatalogRows):
             space=space,
             config=config,
             manifest_hash=hashed,
-            documents=documents,
+            documents=() if unchanged else documents,
             unchanged_release=active.plan.release_id if active is not None and unchanged else None,
             model=model,
         )
@@ -231,9 +232,17 @@ class ReleaseRows(CatalogRows):
         )
         return sorted(found, key=lambda record: record.name)
 
-    async def releases(self, tenant: str, knowledge_base: str) -> list[ReleaseRecord]:
+    async def releases(
+        self, tenant: str, knowledge_base: str, *, limit: int | None = None, before: str | None = None
+    ) -> list[ReleaseRecord]:
         kb = self._kb_named(tenant, knowledge_base)
-        return [] if kb is None else [record_of(r) for r in reversed(list(self._releases_of(kb.kb_id)))]
+        found = [] if kb is None else [record_of(r) for r in reversed(list(self._releases_of(kb.kb_id)))]
+        if before is not None:
+            places = [release.release_id for release in found]
+            if before not in places:
+                raise InvalidField("before is the id of a release of the knowledge base")
+            found = found[places.index(before) + 1 :]
+        return found[:limit]
 
     async def release(self, tenant: str, release_id: str) -> ReleaseRecord | None:
         release = self._release(tenant, release_id)
@@ -284,14 +293,6 @@ def planned(document: DocumentRow, version: VersionRow, built: BuiltVersion) -> 
         chunks_key=built.chunks_key,
         manifest=built.manifest,
     )
-
-
-def manifest_hash(documents: Sequence[PlannedDocument]) -> str:
-    """Over every (chunk_id, content_hash, acl_class, approval), in an order of its own."""
-    chunks = sorted(
-        (e.chunk_id, e.content_hash, d.acl_class, d.approval) for d in documents for e in d.manifest
-    )
-    return stable_hash(*(part for chunk in chunks for part in chunk))
 
 
 def activation_of(release: ReleaseRow) -> Activation:

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from gateway.access.authorizer import DocumentRef
 from gateway.adapters.memory.catalog_governance import GovernanceRows
-from gateway.adapters.memory.catalog_releases import manifest_hash
 from gateway.adapters.memory.catalog_rows import DocumentRow, KnowledgeBaseRow, ReleaseRow, VersionRow
 from gateway.adapters.memory.catalog_versions import VersionRows
 from gateway.errors import ObjectStoreUnavailable
+from gateway.ingest.manifest import entries_of, manifest_hash
 from gateway.ingest.plan import ClassTerms, PlannedDocument
 from gateway.ingest.references import (
     CHUNKS,
@@ -124,7 +124,9 @@ class RemainsRows(GovernanceRows, VersionRows):
         kb = self._knowledge_bases[task.kb_id]
         used = self._classes_in_use(kb)
         documents = tuple(d for d in release.documents if d not in gone)
-        release.plan = replace(release.plan, documents=documents, manifest_hash=manifest_hash(documents))
+        release.plan = replace(
+            release.plan, documents=documents, manifest_hash=manifest_hash(entries_of(documents))
+        )
         if terms is not None:
             self._count_less(release, gone[0].acl_class, terms)
         kb.acl_revision += self._classes_in_use(kb) != used

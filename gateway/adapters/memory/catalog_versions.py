@@ -96,11 +96,15 @@ class VersionRows(CatalogRows):
             made = replace(place, made_by=claim.task_id)
             self._vectors.setdefault((space_id, text_hash), made)
 
-    async def documents(self, tenant: str, knowledge_base: str) -> list[DocumentRecord]:
+    async def documents(
+        self, tenant: str, knowledge_base: str, *, limit: int | None = None, after: str | None = None
+    ) -> list[DocumentRecord]:
         kb = self._kb_named(tenant, knowledge_base)
         if kb is None:
             return []
-        return [self._record(document) for document in self._documents_of(kb.kb_id) if not document.deleted]
+        live = (document for document in self._documents_of(kb.kb_id) if not document.deleted)
+        behind = [self._record(one) for one in live if after is None or one.source > after]
+        return behind[:limit]
 
     async def document(self, tenant: str, document_id: str) -> DocumentRecord | None:
         document = self._document(tenant, document_id)

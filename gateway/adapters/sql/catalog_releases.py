@@ -8,9 +8,9 @@ from gateway.access.act import Act
 from gateway.adapters.sql import (
     activation,
     acts,
+    beginning,
     diffs,
     releases,
-    snapshots,
 )
 from gateway.adapters.sql.catalog_part import SqlPart
 from gateway.ingest.plan import Activation, ClassTerms, ReleasePlan
@@ -33,7 +33,7 @@ class SqlReleases(SqlPart):
     async def begin_release(
         self, claim: TaskClaim, space: EmbeddingSpace, config: RetrievalConfig, model: str = ""
     ) -> ReleasePlan:
-        return await self._write(lambda c, now: snapshots.begin(c, now, claim, space, config, model))
+        return await beginning.begin(self._database, claim, beginning.Wanted(space, config, model))
 
     async def advance_release(
         self,
@@ -109,8 +109,10 @@ class SqlReleases(SqlPart):
     async def knowledge_bases(self, tenant: str) -> list[KnowledgeBaseRecord]:
         return await self._browse(lambda c: releases.knowledge_bases_of(c, tenant))
 
-    async def releases(self, tenant: str, knowledge_base: str) -> list[ReleaseRecord]:
-        return await self._browse(lambda c: releases.listed(c, tenant, knowledge_base))
+    async def releases(
+        self, tenant: str, knowledge_base: str, *, limit: int | None = None, before: str | None = None
+    ) -> list[ReleaseRecord]:
+        return await self._browse(lambda c: releases.listed(c, tenant, knowledge_base, limit, before))
 
     async def release(self, tenant: str, release_id: str) -> ReleaseRecord | None:
         return await self._look(lambda c: releases.one(c, tenant, release_id))

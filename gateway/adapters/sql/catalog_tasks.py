@@ -105,8 +105,10 @@ class SqlTasks(SqlPart):
     ) -> None:
         await self._write(lambda c, now: versions.add_places(c, now, claim, space_id, places))
 
-    async def documents(self, tenant: str, knowledge_base: str) -> list[DocumentRecord]:
-        return await self._browse(lambda c: documents.live(c, tenant, knowledge_base))
+    async def documents(
+        self, tenant: str, knowledge_base: str, *, limit: int | None = None, after: str | None = None
+    ) -> list[DocumentRecord]:
+        return await self._browse(lambda c: documents.live(c, tenant, knowledge_base, limit, after))
 
     async def document(self, tenant: str, document_id: str) -> DocumentRecord | None:
         return await self._look(lambda c: documents.one(c, tenant, document_id))

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, delete, exists, func, select, update
+from sqlalchemy import Connection, Row, and_, delete, exists, select, update
 
-from gateway.adapters.sql import classes, lexicon, references, snapshots, talks, tasks, traces
+from gateway.adapters.sql import classes, lexicon, manifests, references, talks, tasks, traces
 from gateway.adapters.sql.claims import held, still_held
 from gateway.adapters.sql.rows import locked_kb
 from gateway.adapters.sql.tables import (
@@ -150,7 +150,7 @@ def forget(connection: Connection, claim: TaskClaim, holding: Holding, terms: Do
             release_documents.c.document_id == claim.target,
             release_documents.c.version == holding.version,
         )
-        .returning(release_documents.c.acl_class)
+        .returning(release_documents.c.version, release_documents.c.acl_class, release_documents.c.approval)
     ).one_or_none()
     if gone is None:
         return
@@ -160,23 +160,19 @@ def forget(connection: Connection, claim: TaskClaim, holding: Holding, terms: Do
 
 
 def _count_less(
-    connection: Connection, claim: TaskClaim, holding: Holding, gone: Row[int], terms: DocumentTerms | None
+    connection: Connection, claim: TaskClaim, holding: Holding, gone: Any, terms: DocumentTerms | None
 ) -> None:
     revision = holding.revision
-    passages = connection.execute(
-        select(func.count())
-        .select_from(manifest)
-        .where(manifest.c.document_id == claim.target, manifest.c.version == holding.version)
-    ).scalar_one()
+    entries = manifests.entries(connection, str(claim.target), gone.version, gone.acl_class, gone.approval)
     connection.execute(
         update(releases)
         .where(releases.c.release_id == revision.release_id)
-        .values(documents=releases.c.documents - 1, chunks=releases.c.chunks - passages)
+        .values(documents=releases.c.documents - 1, chunks=releases.c.chunks - len(entries))
     )
-    snapshots.rehash(connection, revision.release_id)
+    manifests.change(connection, revision.release_id, gone=entries)
     if terms is not None:
-        counted = ClassTerms(gone[0], terms.passages, terms.frequencies)
-        lexicon.subtract(connection, revision.kb_revision, gone[0], counted)
+        counted = ClassTerms(gone.acl_class, terms.passages, terms.frequencies)
+        lexicon.subtract(connection, revision.kb_revision, gone.acl_class, counted)
 
 
 def erase_quotes(connection: Connection, claim: TaskClaim, versions: Sequence[int]) -> int:

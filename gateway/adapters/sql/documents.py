@@ -7,7 +7,7 @@ from sqlalchemy import Connection, Row, and_, func, select, update
 
 from gateway.adapters.sql import classes, cleanups
 from gateway.adapters.sql.leaving import leave
-from gateway.adapters.sql.rows import acl_from, bump_epoch, locked_kb
+from gateway.adapters.sql.rows import acl_from, bump_epoch, by_code_points, locked_kb
 from gateway.adapters.sql.tables import acl_classes, document_versions, documents, knowledge_bases
 from gateway.adapters.sql.versions import error_of
 from gateway.ingest.uploads import DocumentRecord, StandingVersion
@@ -69,11 +69,24 @@ _LIVE = (
 )
 
 
-def live(connection: Connection, tenant: str, knowledge_base: str) -> list[DocumentRecord]:
+def live(
+    connection: Connection, tenant: str, knowledge_base: str, limit: int | None, after: str | None
+) -> list[DocumentRecord]:
     """By source, in order of code points."""
-    rows = connection.execute(
-        _LIVE.where(knowledge_bases.c.tenant == tenant, knowledge_bases.c.name == knowledge_base)
+    source = by_code_points(connection, documents.c.source)
+    wanted = (
+        select(documents.c.document_id)
+        .join(knowledge_bases, knowledge_bases.c.kb_id == documents.c.kb_id)
+        .where(
+            knowledge_bases.c.tenant == tenant,
+            knowledge_bases.c.name == knowledge_base,
+            documents.c.deleted_at.is_(None),
+        )
     )
+    if after is not None:
+        wanted = wanted.where(source > after)
+    page = wanted.order_by(source).limit(limit)  # first: what stands is looked up for these alone
+    rows = connection.execute(_LIVE.where(documents.c.document_id.in_(page)))
     return sorted(map(_record, rows), key=lambda record: record.source)
 
 

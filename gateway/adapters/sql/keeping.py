@@ -159,7 +159,7 @@ class SqlKeeping:
         await self._database.write(lambda c, now: restoring.finish(c, now), durable=True)
 
     async def confirm(self) -> bool:
-        return await self._database.write(lambda c, now: restoring.confirm(c), durable=True)
+        return await self._database.write(lambda c, now: restoring.confirm(c, now), durable=True)
 
     async def versions(self, after: str, limit: int) -> Sequence[PlannedDocument]:
         return await self._database.browse(lambda c: retained.versions(c, after, limit))

@@ -5,12 +5,13 @@ they are rewritten even when the class is right by now.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Connection, Row, and_, case, exists, literal, or_, select, update
 
 from gateway.access.classes import CLASS_OF_NOBODY
-from gateway.adapters.sql import classes, cleanups, lexicon, snapshots, tasks
+from gateway.adapters.sql import classes, cleanups, lexicon, manifests, snapshots, tasks
 from gateway.adapters.sql import releases as release_rows
 from gateway.adapters.sql.claims import held
 from gateway.adapters.sql.rows import locked_kb
@@ -25,6 +26,7 @@ from gateway.adapters.sql.tables import (
     revocations,
 )
 from gateway.adapters.sql.tables import tasks as task_rows
+from gateway.ingest.manifest import entries_of
 from gateway.ingest.plan import ClassTerms, PlannedDocument, ReleasePlan
 from gateway.ingest.task import JOIN_S, TaskClaim, TaskKind, TaskState
 from gateway.ingest.version import ManifestEntry
@@ -202,7 +204,7 @@ def finish(connection: Connection, claim: TaskClaim, plan: ReleasePlan, terms: C
     kb = locked_kb(connection, claim.kb_id)
     (document,) = plan.documents
     stored = connection.execute(
-        select(release_documents.c.acl_class)
+        select(release_documents.c.acl_class, release_documents.c.approval)
         .join(releases, releases.c.release_id == release_documents.c.release_id)
         .where(
             releases.c.release_id == plan.release_id,
@@ -210,7 +212,7 @@ def finish(connection: Connection, claim: TaskClaim, plan: ReleasePlan, terms: C
             release_documents.c.document_id == document.ref.document_id,
             release_documents.c.version == document.ref.document_version,
         )
-    ).scalar_one_or_none()
+    ).one_or_none()
     if stored is None:
         return
     used = classes.in_use(connection, kb.tenant, kb.kb_id)
@@ -222,10 +224,11 @@ def finish(connection: Connection, claim: TaskClaim, plan: ReleasePlan, terms: C
         )
         .values(acl_class=document.acl_class, moving=None, approval=document.approval)
     )
-    if stored != document.acl_class:
-        lexicon.subtract(connection, plan.kb_revision, stored, terms)
+    if stored.acl_class != document.acl_class:
+        lexicon.subtract(connection, plan.kb_revision, stored.acl_class, terms)
         lexicon.add(connection, plan.kb_revision, terms)
-    snapshots.rehash(connection, plan.release_id)
+    before = replace(document, acl_class=stored.acl_class, approval=stored.approval)
+    manifests.change(connection, plan.release_id, gone=entries_of([before]), come=entries_of([document]))
     if classes.in_use(connection, kb.tenant, kb.kb_id) != used:
         classes.bump_revision(connection, kb.kb_id)
 

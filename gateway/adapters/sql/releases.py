@@ -12,8 +12,8 @@ from gateway.access.authorizer import DocumentRef
 from gateway.adapters.sql import lexicon
 from gateway.adapters.sql.claims import held
 from gateway.adapters.sql.rows import padded, to_json
-from gateway.adapters.sql.tables import embedding_spaces, knowledge_bases, release_documents, releases
-from gateway.errors import IllegalTransition, NotFound
+from gateway.adapters.sql.tables import embedding_spaces, knowledge_bases, releases
+from gateway.errors import IllegalTransition, InvalidField, NotFound
 from gateway.ingest.plan import ClassTerms
 from gateway.ingest.task import TaskClaim
 from gateway.release.model import (
@@ -177,13 +177,18 @@ def store_terms(
     lexicon.store(connection, kb_revision, classes)
 
 
-def listed(connection: Connection, tenant: str, knowledge_base: str) -> list[ReleaseRecord]:
-    """Newest first."""
-    rows = connection.execute(
-        _RECORDS.where(knowledge_bases.c.tenant == tenant, knowledge_bases.c.name == knowledge_base).order_by(
-            releases.c.seq.desc()
-        )
-    )
+def listed(
+    connection: Connection, tenant: str, knowledge_base: str, limit: int | None, before: str | None
+) -> list[ReleaseRecord]:
+    """Newest first. Raises InvalidField when ``before`` is no release of the knowledge base."""
+    wanted = _RECORDS.where(knowledge_bases.c.tenant == tenant, knowledge_bases.c.name == knowledge_base)
+    if before is not None:
+        place = wanted.with_only_columns(releases.c.seq).where(releases.c.release_id == before)
+        seq = connection.execute(place).scalar_one_or_none()
+        if seq is None:
+            raise InvalidField("before is the id of a release of the knowledge base")
+        wanted = wanted.where(releases.c.seq < seq)
+    rows = connection.execute(wanted.order_by(releases.c.seq.desc()).limit(limit))
     return [_record(row) for row in rows]
 
 

@@ -9,6 +9,7 @@ from gateway.adapters.sql import journal
 from gateway.adapters.sql.access import INCARNATION
 from gateway.adapters.sql.rows import fresh_id, insert_missing
 from gateway.adapters.sql.tables import meta, tasks
+from gateway.adapters.sql.turns import RESTORED_AT
 from gateway.errors import ConfigurationError, RestoreUnconfirmed
 from gateway.ingest.task import TaskState
 
@@ -63,8 +64,9 @@ def finish(connection: Connection, now: float) -> None:
         insert_missing(connection, meta, [{"key": _FINISHED, "value": str(now)}])
 
 
-def confirm(connection: Connection) -> bool:
-    """A new incarnation, so that nothing any process remembers of an earlier one counts.
+def confirm(connection: Connection, now: float) -> bool:
+    """A new incarnation, so that nothing any process remembers of an earlier one counts. Tasks may wait from
+    now on as long as new ones.
 
     False when the catalog has one. Raises ConfigurationError ``restore_unfinished``.
     """
@@ -76,6 +78,7 @@ def confirm(connection: Connection) -> bool:
     journal.forget_sent(connection)
     connection.execute(delete(meta).where(meta.c.key != INCARNATION))
     connection.execute(update(meta).where(meta.c.key == INCARNATION).values(value=fresh_id("inc")))
+    insert_missing(connection, meta, [{"key": RESTORED_AT, "value": str(now)}])
     return True
 
 

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Row, Table, bindparam, insert, select, update
+from sqlalchemy import Column, ColumnElement, Connection, Row, Table, bindparam, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from gateway.access.classes import Acl
@@ -46,6 +46,11 @@ def batches(values: Sequence[T]) -> Iterator[Sequence[T]]:
 def padded(values: Sequence[T]) -> list[T]:
     """The values, the last repeated up to a power of two: so an IN list has few texts to compile."""
     return [*values, *[values[-1]] * ((1 << (len(values) - 1).bit_length()) - len(values))]
+
+
+def by_code_points(connection: Connection, column: Column[str]) -> ColumnElement[str]:
+    """The column in the order that Python has and SQLite; PostgreSQL's is its database's language's."""
+    return column.collate("C") if connection.dialect.name == "postgresql" else column
 
 
 def insert_missing(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -99,7 +99,7 @@ def end_the_hopeless(connection: Connection, now: float, attempts: int, wait_s: 
     attempts, too old.
     """
     rows = connection.execute(
-        select(tasks, askers.is_gone.label("asker_is_gone"))
+        select(tasks, askers.is_gone.label("asker_is_gone"), turns.too_old(now, wait_s).label("too_old"))
         .where(turns.unowned(now), turns.hopeless(now, attempts, wait_s))
         .order_by(tasks.c.seq)
         .with_for_update(skip_locked=True)
@@ -111,7 +111,7 @@ def end_the_hopeless(connection: Connection, now: float, attempts: int, wait_s: 
             ending = ASKER_REVOKED
         elif turns.work_left_s(row) <= 0:
             ending = out_of_time(row.trouble)
-        elif row.created_at <= now - wait_s:
+        elif row.too_old:
             ending = waited_too_long(row.trouble)
         else:
             ending = out_of_attempts(row.attempts, row.stage, row.trouble)

@@ -3,16 +3,19 @@
 from collections.abc import Iterator
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, case, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Double, Row, and_, case, cast, func, or_, select
 
 from gateway.adapters.sql import askers
 from gateway.adapters.sql.server import is_postgres
-from gateway.adapters.sql.tables import tasks
+from gateway.adapters.sql.tables import meta, tasks
 from gateway.ingest.task import TASK_RANKS, WAIT_S, TaskState
 
 _RANK = case({kind.value: rank for kind, rank in TASK_RANKS.items()}, value=tasks.c.kind)
 #: held until the transaction ends; the number is any that nothing else locks in this database
 _ALONE = select(func.pg_advisory_xact_lock(7_421_017))
+#: of the entry in ``meta``: when an operator confirmed what a backup brought back
+RESTORED_AT = "restored_at"
+_RESTORED_AT = select(cast(meta.c.value, Double)).where(meta.c.key == RESTORED_AT).scalar_subquery()
 _PENDING = tasks.c.state == TaskState.PENDING.value
 _RUNNING = tasks.c.state == TaskState.RUNNING.value
 _STOPPED_AT = case((_PENDING, tasks.c.updated_at), else_=tasks.c.lease_until)
@@ -38,10 +41,16 @@ def hopeless(now: float, attempts: int, wait_s: float = WAIT_S) -> ColumnElement
     return or_(
         tasks.c.cancel_requested.is_(True),
         tasks.c.deadline_at <= _STOPPED_AT,
-        tasks.c.created_at <= now - wait_s,
+        too_old(now, wait_s),
         tasks.c.attempts >= attempts,
         askers.is_gone,
     )
+
+
+def too_old(now: float, wait_s: float) -> ColumnElement[bool]:
+    """Waiting counts from a restore on: until then nobody could do what the backup holds."""
+    since = now - wait_s
+    return and_(tasks.c.created_at <= since, func.coalesce(_RESTORED_AT, 0.0) <= since)
 
 
 def next_task(connection: Connection, now: float, attempts: int, wait_s: float) -> Row[Any] | None:

@@ -8,6 +8,7 @@ from markdown_it.token import Token
 
 from gateway.errors import DocumentRejected
 from gateway.ingest.document import BlockKind, ParsedDocument
+from gateway.ingest.parsing.brackets import bound_links
 from gateway.ingest.parsing.html import fragment_items
 from gateway.ingest.parsing.outline import Heading, Piece, keeps_line_break, outline
 from gateway.ingest.parsing.rendering import fenced, list_text
@@ -33,6 +34,7 @@ def parse_markdown(text: str, source: str) -> ParsedDocument:
     front_matter, body = split_front_matter(text)
     title = _FRONT_TITLE.search(front_matter)
     reader = MarkdownIt("commonmark", {"maxNesting": _MAX_NESTING}).enable(["table", "strikethrough"])
+    bound_links(reader)
     tokens = reader.parse(body)
     if any(token.level >= _MAX_NESTING - 1 for token in tokens):
         raise DocumentRejected(

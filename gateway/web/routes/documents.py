@@ -18,6 +18,7 @@ from gateway.errors import BodyTooLarge, InvalidField, NotFound, ObjectStoreUnav
 from gateway.ingest.policy import ImportPolicy
 from gateway.ingest.uploads import DocumentRecord, ImportRequest, NewDocument, StandingVersion
 from gateway.retrieval.risk import APPROVED
+from gateway.web.paging import Listing, limit_of
 from gateway.web.receiving import FormEnd, bounded, check_fields
 from gateway.web.routes.acting import idempotency_key
 from gateway.web.routes.common import JsonResponse, caller, query_fields
@@ -210,14 +211,24 @@ def _request_hash(documents: list[NewDocument], fields: DocumentFields) -> str:
 
 
 async def list_documents(request: Request) -> Response:
-    """For importers, and for those who approve what is released."""
+    """By source; ``next_cursor`` goes on as ``cursor`` and is null at the end. For importers, and for those
+    who approve what is released.
+    """
     services, principal = await caller(request, "ingest", "release")
-    name = query_fields(request, "knowledge_base").get("knowledge_base")
-    documents = await services.catalog.documents(
-        principal.tenant, checked_text(name, "knowledge_base", _SOURCE_MAX_CHARS)
+    fields = query_fields(request, "knowledge_base", "limit", "cursor")
+    name = checked_text(fields.get("knowledge_base"), "knowledge_base", _SOURCE_MAX_CHARS)
+    listing, limit = Listing("documents", principal.tenant, name), limit_of(fields.get("limit"))
+    found = await services.catalog.documents(
+        principal.tenant, name, limit=limit + 1, after=listing.place(fields.get("cursor"))
     )
-    limits = {"document_bytes": services.settings.document_max_bytes}
-    return JsonResponse({"documents": [_document(document) for document in documents], "limits": limits})
+    page = found[:limit]
+    return JsonResponse(
+        {
+            "documents": [_document(document) for document in page],
+            "limits": {"document_bytes": services.settings.document_max_bytes},
+            "next_cursor": listing.cursor(page[-1].source) if len(found) > limit else None,
+        }
+    )
 
 
 async def get_document(request: Request) -> Response:

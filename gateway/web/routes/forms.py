@@ -1,7 +1,6 @@
 """The form fields that come with an upload, checked one by one."""
 
 import dataclasses
-import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import ClassVar
@@ -10,13 +9,12 @@ from starlette.datastructures import FormData, UploadFile
 
 from gateway.answer.question import checked_text
 from gateway.errors import InvalidField
-from gateway.retrieval.risk import APPROVED, UNREVIEWED
+from gateway.retrieval.risk import APPROVED, MARKER, UNREVIEWED
 
 _TEXT_MAX_CHARS = 300
 #: what names something that is asked for later, under the same limit there
 _NAME_MAX_CHARS = 256
 _APPROVALS = (UNREVIEWED, APPROVED)
-_MARKER = re.compile(r"[\w:.-]{1,64}")
 _MAX_MARKERS = 32
 _BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
@@ -80,10 +78,10 @@ def _risk(form: FormData) -> tuple[str, ...]:
     """Markers, each field one or several with commas between them."""
     given = (marker.strip() for entry in _many(form, "risk") for marker in entry.split(","))
     markers = tuple(dict.fromkeys(marker for marker in given if marker))
-    if len(markers) > _MAX_MARKERS or not all(map(_MARKER.fullmatch, markers)):
+    if len(markers) > _MAX_MARKERS or not all(map(MARKER.fullmatch, markers)):
         raise InvalidField(
             f"risk has at most {_MAX_MARKERS} markers like external or user-generated: "
-            "letters, digits, '-', '_', ':' and '.'"
+            "up to 32 small letters a to z, digits and '-' each, because models read them"
         )
     return markers
 

@@ -15,6 +15,7 @@ from gateway.observe.audit import AuditRecord
 from gateway.release.diff import NamedDocument, ReleaseDiff
 from gateway.release.model import KnowledgeBaseRecord, ReleaseRecord
 from gateway.stream.revocation import RevocationKind, RevocationRecord
+from gateway.web.paging import Listing, limit_of
 from gateway.web.receiving import field
 from gateway.web.routes.acting import act_of
 from gateway.web.routes.common import JsonResponse, caller, json_body, query_fields
@@ -25,12 +26,21 @@ _REASON_MAX_CHARS = 1000
 
 
 async def list_releases(request: Request) -> Response:
+    """Newest first; ``next_cursor`` goes on as ``cursor`` and is null at the end."""
     services, principal = await caller(request, "release")
-    name = checked_text(
-        query_fields(request, "knowledge_base").get("knowledge_base"), "knowledge_base", _NAME_MAX_CHARS
+    fields = query_fields(request, "knowledge_base", "limit", "cursor")
+    name = checked_text(fields.get("knowledge_base"), "knowledge_base", _NAME_MAX_CHARS)
+    listing, limit = Listing("releases", principal.tenant, name), limit_of(fields.get("limit"))
+    found = await services.catalog.releases(
+        principal.tenant, name, limit=limit + 1, before=listing.place(fields.get("cursor"))
     )
-    releases = await services.catalog.releases(principal.tenant, name)
-    return JsonResponse({"releases": [_release(release) for release in releases]})
+    page = found[:limit]
+    return JsonResponse(
+        {
+            "releases": [_release(release) for release in page],
+            "next_cursor": listing.cursor(page[-1].release_id) if len(found) > limit else None,
+        }
+    )
 
 
 async def build_release(request: Request) -> Response:

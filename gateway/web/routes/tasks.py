@@ -13,6 +13,7 @@ from gateway.answer.question import checked_text
 from gateway.errors import IllegalTransition, InvalidField, NotFound
 from gateway.ingest.task import CANCELLABLE, TaskKind, TaskQuery, TaskRecord, TaskState
 from gateway.web.following import TaskFollower
+from gateway.web.paging import limit_of
 from gateway.web.routes.common import JsonResponse, caller, query_fields, request_deadline
 from gateway.web.services import Services
 from gateway.web.sse import stream_frames
@@ -23,7 +24,6 @@ Choice = TypeVar("Choice", bound=StrEnum)
 _NAME_MAX_CHARS = 256
 _READERS = ("ingest", "release", "revoke")
 _DEFAULT_LIMIT = 100
-_MAX_LIMIT = 1000
 
 
 async def list_tasks(request: Request) -> Response:
@@ -31,7 +31,7 @@ async def list_tasks(request: Request) -> Response:
     services, principal = await caller(request, "ingest", "release")
     fields = query_fields(request, "knowledge_base", "state", "kind", "limit", "before")
     query = TaskQuery(
-        limit=_limit(fields.get("limit")),
+        limit=limit_of(fields.get("limit"), _DEFAULT_LIMIT),
         knowledge_base=_text(fields, "knowledge_base"),
         state=_choice(fields, "state", TaskState),
         kind=_choice(fields, "kind", TaskKind),
@@ -109,12 +109,3 @@ def _choice(fields: Mapping[str, str], name: str, kind: type[Choice]) -> Choice 
     if value not in known:
         raise InvalidField(f"{name} is one of {', '.join(known)}")
     return known[value]
-
-
-def _limit(value: str | None) -> int:
-    if value is None:
-        return _DEFAULT_LIMIT
-    digits = value.isascii() and value.isdigit() and len(value) <= len(str(_MAX_LIMIT))
-    if not digits or not 1 <= int(value) <= _MAX_LIMIT:
-        raise InvalidField(f"limit is a number from 1 to {_MAX_LIMIT}")
-    return int(value)
