@@ -47,8 +47,7 @@ _REVOKED_TRACES = Remainder(
     "GATEWAY_TRACE_DAYS after each question, or until the document is deleted",
 )
 _NOT_KEPT = tuple(
-    Remainder(what, "not kept here", "")
-    for what in ("cached answers", "feedback", "evaluation copies")
+    Remainder(what, "not kept here", "") for what in ("cached answers", "feedback", "evaluation copies")
 )
 _CATALOG = Remainder(
     "source, address, author and hash of each version in the catalog",

@@ -91,11 +91,11 @@ class EmbeddingSpace:
 
 @dataclass(frozen=True, slots=True)
 class GateFit:
-    """One stored set of the evidence gate's thresholds, fitted on what one order of passages brings to the top.
+    """One stored set of the evidence gate's thresholds, fitted on what one order of passages brings up.
 
     ``weights`` are by name of the signal they weigh; their sum is no probability and accepts at ``bias``.
-    ``reranker`` is the version of the reranker that made the order, '' for the fused one. ``limits`` are further
-    numbers by name.
+    ``reranker`` is the version of the reranker that made the order, '' for the fused one. ``limits`` are
+    further numbers by name.
     """
 
     weights: tuple[tuple[str, float], ...]
@@ -137,7 +137,7 @@ class RetrievalConfig:
         return next((gate.reranker for gate in self.gates if gate.reranker), "")
 
     def gate(self, reranker: str = "") -> GateFit | None:
-        """The thresholds for passages in the order of that reranker, or in the fused one; None: never fitted."""
+        """The thresholds for passages in that reranker's order, or in the fused one; None: never fitted."""
         fitted = next((gate for gate in self.gates if gate.reranker == reranker), None)
         if fitted is not None or reranker or self.bias is None:
             return fitted

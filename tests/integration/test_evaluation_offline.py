@@ -1,7 +1,7 @@
 """The offline baseline: golden cases pass, and no figure has dropped beyond noise since it was written down.
 
-After a change that is meant: ``qa-gateway eval --offline --data eval/labelled`` and copy its evaluation.json
-to eval/baseline.json.
+After a change that is meant: ``qa-gateway eval --offline --data eval/labelled --sample 12``; its
+evaluation.json becomes eval/baseline.json.
 """
 
 import json
@@ -87,7 +87,7 @@ def test_a_golden_case_can_fail(target: Target, case: Case, why: str) -> None:
 def test_figures_of_the_small_set_have_not_dropped_beyond_noise(target: Target) -> None:
     """Ranking, gate and answers on our own labelled questions, against what is committed."""
     baseline: dict[str, Any] = json.loads((EVAL / "baseline.json").read_text())
-    choice = Choice(seed=baseline["seed"], mode_questions=0)
+    choice = Choice(seed=baseline["seed"], sample=baseline["sample"], mode_questions=0)
     found = evaluated(target, read_sets(EVAL / "labelled"), choice, lambda _: None)
     differences = compared(baseline, found)
     assert {one.figure for one in differences} >= {"recall@5", "MRR", "false refusals", "false acceptances"}

@@ -12,7 +12,7 @@ from gateway.access.authorizer import DocumentRef
 from gateway.adapters.sql import lexicon
 from gateway.adapters.sql.claims import held
 from gateway.adapters.sql.rows import padded, to_json
-from gateway.adapters.sql.tables import embedding_spaces, knowledge_bases, releases
+from gateway.adapters.sql.tables import embedding_spaces, knowledge_bases, release_documents, releases
 from gateway.errors import IllegalTransition, InvalidField, NotFound
 from gateway.ingest.plan import ClassTerms
 from gateway.ingest.task import TaskClaim
