@@ -102,10 +102,14 @@ RESULT_FIELDS = {
 
 
 async def test_a_search_result_has_every_field_of_the_contract(worlds: Worlds) -> None:
-    """Nothing more either: what isn't in the contract is no promise."""
+    """Nothing more either: what isn't in the contract is no promise. The gate's number is for operators."""
     async with api(worlds) as gateway:
-        body = await gateway.get("/v1/search?query=upload+limit")
+        body = await gateway.get("/v1/search?query=upload+limit", token=gateway.world.token())
+        shown = await gateway.get("/v1/search?query=upload+limit")
     assert set(body) == {"results", "hints", "mode", "served_by", "fallback", "relevance", "trace_id"}
+    assert set(shown) - set(body) == {"gate"}
+    assert shown["gate"]["score"] >= 0
+    assert shown["gate"]["reasons"] == []
     assert (body["mode"], body["served_by"]) == ("auto", "sdk")
     assert body["fallback"] in {"embedded_store", "not_installed"}
     assert body["relevance"] == "sufficient"
