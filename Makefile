@@ -4,7 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 UV := $(BIN)/uv
-PYTEST_ARGS ?= -n auto --dist loadfile
+# in the order of the folders: the short unit tests come last and fill up what is left
+PYTEST_ARGS ?= -n auto --dist loadfile --no-loadscope-reorder
 
 .PHONY: demo test soak check format lock clean licences
 

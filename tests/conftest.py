@@ -1,5 +1,6 @@
 """Real parts that any test may ask for; each is started once a test process, on a free port."""
 
+import os
 import signal
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -91,6 +92,12 @@ _ONCE_ON_LITE = {
     "test_release_moments": "test_a_rollback_brings_nothing_back_that_was_revoked",
     "test_space_change": "test_the_way_back_leads_across_spaces",
 }
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """One more than there are cores: each waits for what it has started for a fifth of its time."""
+    return (os.cpu_count() or 1) + 1
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest looks at marks

@@ -2,65 +2,41 @@
 
 import re
 
+from gateway.answer.numerals import in_digits
+from gateway.answer.units import UNIT_OF
+
 _AMOUNT = re.compile(
     r"(?P<money>[$€£¥￥])?\s*(?P<number>[0-9]+(?:[.,:][0-9]+)*)"
     r"(?:[ \t\-]*(?P<unit>[%€$£¥￥]|[A-Za-zµ]+|[\u3400-\u9fff]{1,2}))?"
 )
-_SPELLINGS = (
-    "% percent",
-    "ms millisecond milliseconds 毫秒",
-    "s sec secs second seconds 秒",
-    "min mins minute minutes 分 分钟",
-    "h hr hrs hour hours 时 小时",
-    "d day days 天 日",
-    "week weeks 周",
-    "month months 月 个月",
-    "year years 年",
-    "b byte bytes",
-    "kb kilobyte kilobytes",
-    "mb megabyte megabytes",
-    "gb gigabyte gigabytes",
-    "tb terabyte terabytes",
-    "m metre metres meter meters 米",
-    "km kilometre kilometres kilometer kilometers 公里",
-    "cm centimetre centimetres centimeter centimeters 厘米",
-    "mm millimetre millimetres millimeter millimeters 毫米",
-    "g gram grams 克",
-    "kg kilogram kilograms 公斤",
-    "eur euro euros €",
-    "usd dollar dollars $ 美元",
-    "gbp pound pounds £",
-    "cny rmb yuan ¥ ￥ 元",
-    "thousand thousands",
-    "million millions",
-    "billion billions",
-    "万",
-    "亿",
-)
-_UNIT_OF = {spelling: names.split()[0] for names in _SPELLINGS for spelling in names.split()}
 
 
 def amounts(text: str) -> frozenset[tuple[str, str]]:
-    """Every number as (digits, unit); the unit is '' where none that is known stands at it."""
+    """Every number, also one in words, as (digits, unit); the unit is '' where none that is known follows."""
     return frozenset(
         (found["number"].replace(",", ""), _unit(found["money"], found["unit"] or ""))
-        for found in _AMOUNT.finditer(text)
+        for found in _AMOUNT.finditer(in_digits(text))
     )
+
+
+def numbers(text: str) -> frozenset[str]:
+    """Those that stand there in digits: a question's "which two" asks for two things and names no amount."""
+    return frozenset(found["number"].replace(",", "") for found in _AMOUNT.finditer(text))
 
 
 def same_amounts(sentence: str, quote: str) -> bool:
     """Whether each number of the sentence stands in the quote, with the same unit where both have one."""
     stated = amounts(quote)
-    numbers = {number for number, _ in stated}
+    known = {number for number, _ in stated}
     bare = {number for number, unit in stated if not unit}
     return all(
-        number in numbers if not unit else (number, unit) in stated or number in bare
+        number in known if not unit else (number, unit) in stated or number in bare
         for number, unit in amounts(sentence)
     )
 
 
 def _unit(money: str | None, word: str) -> str:
     if money:
-        return _UNIT_OF[money]
+        return UNIT_OF[money]
     lower = word.lower()
-    return _UNIT_OF.get(lower) or _UNIT_OF.get(word[:1] if "\u3400" <= word[:1] <= "\u9fff" else lower, "")
+    return UNIT_OF.get(lower) or UNIT_OF.get(word[:1] if "\u3400" <= word[:1] <= "\u9fff" else lower, "")

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from gateway.answer.quote import QuotablePassage, plain_terms
-from gateway.answer.sentences import pieces
+from gateway.answer.sentences import Piece, pieces
 from gateway.retrieval.chunk import Chunk
 from gateway.stream.protocol import CitedSource
 
@@ -263,12 +263,26 @@ def claims(answer: str, n: int) -> list[str]:
     return _stated(answer).get(n, [])
 
 
+def uncited(answer: str) -> int:
+    """How many sentences of a finished answer no marker stands behind."""
+    start = found = 0
+    for markers in _MARKERS.finditer(answer):
+        found += max(0, len(_pieces_of(answer[start : markers.start()])) - 1)
+        start = markers.end()
+    return found + len(_pieces_of(answer[start:]))
+
+
 def _stated(answer: str) -> dict[int, list[str]]:
     found: dict[int, list[str]] = {}
     start = 0
     for markers in _MARKERS.finditer(answer):
-        stated = pieces(answer[start : markers.start()].lstrip(" .。,，;；!！?？"))
+        stated = _pieces_of(answer[start : markers.start()])
         start = markers.end()
         for n in dict.fromkeys(map(int, _ITEM_NUMBER.findall(markers[0]))) if stated else ():
             found.setdefault(n, []).append(stated[-1].text)
     return found
+
+
+def _pieces_of(between: str) -> list[Piece]:
+    """Of the text between two markers; the first one's full stop may stand behind it."""
+    return pieces(between.lstrip(" .。,，;；!！?？"))

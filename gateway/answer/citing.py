@@ -1,17 +1,26 @@
 """Citing: the citations of a finished answer, found without holding up the answers beside it."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import anyio
 
-from gateway.answer.citation import cite_all
+from gateway.answer.citation import cite_all, uncited
 from gateway.answer.evidence import Evidence
 from gateway.answer.generation import Generated
+from gateway.retrieval.chunk import Chunk
 from gateway.stream.protocol import CitedSource
 
 #: of what is shorter the citations are found in less time than a thread costs others
 _SHORT_CHARS = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Cited:
+    """``uncited`` counts the sentences that no marker stands behind."""
+
+    sources: tuple[CitedSource, ...]
+    uncited: int
 
 
 class Citing:
@@ -20,16 +29,20 @@ class Citing:
     def __init__(self) -> None:
         self._one = anyio.CapacityLimiter(1)
 
-    async def citations(self, generated: Generated, evidence: Sequence[Evidence]) -> tuple[CitedSource, ...]:
+    async def citations(self, generated: Generated, evidence: Sequence[Evidence]) -> Cited:
         """One for each number that is cited. Who is cancelled leaves at once; what was begun ends unheard."""
         by_number = {item.n: (item.chunk, *item.before, *item.after) for item in evidence}
-        cited = {n: by_number[n] for n in generated.cited}
-        if not cited or len(generated.text) <= _SHORT_CHARS:
-            citations = cite_all(generated.text, cited)
+        used = {n: by_number[n] for n in generated.cited}
+        if len(generated.text) <= _SHORT_CHARS:
+            cited = _read(generated.text, used)
         else:
-            citations = await anyio.to_thread.run_sync(
-                cite_all, generated.text, cited, abandon_on_cancel=True, limiter=self._one
+            cited = await anyio.to_thread.run_sync(
+                _read, generated.text, used, abandon_on_cancel=True, limiter=self._one
             )
         if generated.sure:
-            return citations
-        return tuple(replace(citation, supported=False) for citation in citations)
+            return cited
+        return replace(cited, sources=tuple(replace(source, supported=False) for source in cited.sources))
+
+
+def _read(answer: str, used: Mapping[int, Sequence[Chunk]]) -> Cited:
+    return Cited(cite_all(answer, used), uncited(answer))

@@ -1,6 +1,7 @@
 """Conversations: the last questions of one person, which a follow-up may lean on. They are never evidence."""
 
 import hashlib
+import json
 import time
 import uuid
 from collections.abc import Sequence
@@ -8,12 +9,19 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from gateway.access.authorizer import DocumentRef, Recheck
+from gateway.access.principal import Principal
 from gateway.admission.stage import stage_time
 from gateway.answer.evidence import Evidence, GateCheck, GateDecision, RefusalReason
-from gateway.answer.followup import leans, names_only, standing_alone
+from gateway.answer.followup import leans, names, stands_alone, told_with
 from gateway.answer.question import Question
 from gateway.context import RequestContext
-from gateway.errors import CatalogUnavailable, DeadlineExceeded
+from gateway.errors import CatalogUnavailable, DeadlineExceeded, GatewayError
+from gateway.retrieval.candidate import Candidate
+
+#: what writing a turn may hold up the end of an answer
+_KEEP_MS = 250
+#: with less time than this it isn't tried: the whole answer would end with it
+_LEAST_LEFT_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +36,8 @@ class ConversationKey:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One answered question, as it was searched, and the documents its answer could rest on. ``at`` is in
-    seconds since the epoch.
+    """One question that stood alone, and the documents its answer could rest on; none, where it was refused.
+    ``at`` is in seconds since the epoch.
     """
 
     turn_id: str
@@ -86,15 +94,18 @@ class Conversations:
                 last = await self._first_permitted(context, turns)
         except (CatalogUnavailable, DeadlineExceeded):
             return question
-        told = "" if last is None else standing_alone(question.text, last.question)
+        told = "" if last is None else told_with(question.text, last.question)
         return replace(question, text=told, own=question.text) if told else question
 
     async def keep(self, context: RequestContext, question: Question, evidence: Sequence[Evidence]) -> None:
-        """After an answer, before its end is told: the next question may come at once. What leant on nothing
-        isn't kept, for nothing could lean on it.
+        """After an answer, or after a refusal with no evidence; before its end is told, for the next question
+        may come at once, but not in its last moments, and for a quarter of a second at the longest. Only what
+        stands alone is kept, for a follow-up leans on nothing else.
         """
-        says_enough = question.own or not leans(question.text)
-        if question.conversation_id is None or not self._most or not says_enough:
+        if question.conversation_id is None or not self._most:
+            return
+        stands = not question.own and stands_alone(question.text)
+        if not stands or context.deadline.remaining() < _LEAST_LEFT_S:
             return
         parts = [part for item in evidence for part in item.parts]
         turn = Turn(
@@ -105,9 +116,9 @@ class Conversations:
             frozenset(DocumentRef(part.document_id, part.document_version) for part in parts),
         )
         try:
-            with stage_time(context.deadline, "catalog", self._cap_ms):
+            with stage_time(context.deadline, "catalog", min(self._cap_ms, _KEEP_MS)):
                 await self._turns.add_turn(turn, self._most)
-        except (CatalogUnavailable, DeadlineExceeded):
+        except GatewayError:
             return
 
     async def _first_permitted(self, context: RequestContext, turns: Sequence[Turn]) -> Turn | None:
@@ -117,25 +128,26 @@ class Conversations:
         return next((turn for turn in turns if all(verdicts[ref] is None for ref in turn.documents)), None)
 
 
-def judged_by_itself(
-    decision: GateDecision, question: Question, evidence: Sequence[Evidence]
-) -> GateDecision:
-    """A follow-up is refused when no passage has what it names itself, whatever the words of the question
-    before it have found.
+def naming_it(question: Question, candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
+    """Of a follow-up those that have every word it names itself: words of the question before find passages
+    about what was asked before.
     """
-    if not question.own:
+    return tuple(c for c in candidates if not question.own or names(c.chunk, question.own))
+
+
+def judged_by_itself(decision: GateDecision, question: Question, found: int, named: int) -> GateDecision:
+    """``named`` of the ``found`` passages have what the follow-up names itself; without any it is refused."""
+    if not question.own or not found:
         return decision
-    found = names_only(question.own, [item.chunk for item in evidence])
-    checks = (*decision.checks, GateCheck("follow_up", found))
-    reasons = decision.reasons if found or decision.reasons else (RefusalReason.KEY_TERMS_NOT_COVERED,)
+    checks = (*decision.checks, GateCheck("follow_up", named > 0))
+    reasons = decision.reasons if named else (RefusalReason.KEY_TERMS_NOT_COVERED,)
     return replace(decision, reasons=reasons, checks=checks)
 
 
-def conversation_digest(question: Question) -> str:
-    """Names what an answer depends on beyond its own words, for its cache key; '' for nothing."""
-    if not question.own:
-        return ""
-    return hashlib.sha256(question.text.encode()).hexdigest()[:32]
+def conversation_name(principal: Principal, conversation_id: str) -> str:
+    """What logs and the audit trail call it: an id is written by its sender, and may say anything."""
+    parts = [principal.tenant, principal.subject, conversation_id]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 
 def _key(context: RequestContext, question: Question) -> ConversationKey:

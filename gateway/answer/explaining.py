@@ -1,7 +1,7 @@
 """Explaining: why a search or an answer ended as it did, told to somebody who may see only some of it."""
 
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -10,13 +10,15 @@ from gateway.access.principal import Principal
 from gateway.access.scope import AccessScope
 from gateway.admission.stage import stage_time
 from gateway.context import Deadline
-from gateway.errors import KnowledgeBaseNotFound, NotFound
+from gateway.errors import NotFound, PermissionsChanged
 from gateway.observe.recorder import TraceRecorder
 from gateway.observe.tracelog import Findings, TraceRecord, TraceStore
 from gateway.release.catalog import ReleaseCatalog
 
 #: documents that are counted for a caller one by one
 _MOST_COUNTED = 200
+#: looks at the same trace, while permissions go on changing
+_LOOKS = 3
 
 
 class ReleaseContents(Protocol):
@@ -30,21 +32,6 @@ class ReleaseContents(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
-    """A trace as one reader may see it now. ``whole``: nothing was left out, so its numbers are told too;
-    ``inside``: he operates the tenant.
-    """
-
-    record: TraceRecord
-    whole: bool
-    inside: bool
-
-    @property
-    def findings(self) -> Findings:
-        return self.record.findings
-
-
-@dataclass(frozen=True, slots=True)
 class Visible:
     """What a caller may see now: knowledge bases by name, and documents of one of them that a search may
     find, of which ``more`` weren't counted.
@@ -53,6 +40,22 @@ class Visible:
     knowledge_bases: tuple[str, ...]
     documents: int
     more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A trace as one reader may see it now. ``whole``: nothing was left out, so its numbers are told too;
+    ``inside``: he operates the tenant.
+    """
+
+    record: TraceRecord
+    visible: Visible
+    whole: bool
+    inside: bool
+
+    @property
+    def findings(self) -> Findings:
+        return self.record.findings
 
 
 class Explainer:
@@ -91,39 +94,55 @@ class Explainer:
         *,
         request_id: str | None = None,
         trace_id: str | None = None,
-    ) -> Explanation:
-        """Raises NotFound for a trace that is missing, erased, somebody else's, or of a knowledge base that
-        its asker may not see any more.
+    ) -> TraceRecord:
+        """As it was kept, for ``explain``. Raises NotFound for a trace that is missing, erased, or somebody
+        else's.
         """
-        self._check_fresh()
-        inside = "operate" in principal.scopes
         with stage_time(deadline, "catalog", self._catalog_cap_ms):
             record = await self._find(principal.tenant, request_id, trace_id)
-            if record is None or not (inside or record.subject == principal.subject):
-                raise NotFound("there is no such trace")
-            scope = await self._scope(principal, record)
-            if scope is None and not inside:
-                raise NotFound("there is no such trace")
-            permitted = await self._permitted(scope, record.findings.refs)
-        whole = permitted >= record.findings.refs
-        seen = _seen(record.findings, permitted, counted=inside or whole)
-        return Explanation(replace(record, findings=seen), whole, inside)
+        if record is None or not (_inside(principal) or record.subject == principal.subject):
+            raise NotFound("there is no such trace")
+        return record
 
-    async def visible(self, principal: Principal, knowledge_base: str, deadline: Deadline) -> Visible:
-        """Raises CatalogUnavailable, PrincipalRevoked."""
+    async def explain(self, principal: Principal, record: TraceRecord, deadline: Deadline) -> Explanation:
+        """The last thing before it is told: passages and counts by one look, of permissions that are the same
+        after it as before it.
+
+        Raises NotFound for a trace of a knowledge base that its asker may not see any more,
+        PermissionsChanged when they never stay the same for long enough, PrincipalRevoked.
+        """
         self._check_fresh()
         with stage_time(deadline, "catalog", self._catalog_cap_ms):
-            scopes = await self._authorizer.permitted(principal)
-            names = tuple(sorted(scope.knowledge_base for scope in scopes))
-            scope = next((one for one in scopes if one.knowledge_base == knowledge_base), None)
-            release = None if scope is None else await self._releases.active(scope.tenant, scope.kb_id)
-            if scope is None or release is None:
-                return Visible(names, 0, more=False)
-            refs = await self._contents.documents_in(
-                scope.tenant, release.release_id, scope.permitted_classes, _MOST_COUNTED + 1
-            )
-            permitted = await self._permitted(scope, refs[:_MOST_COUNTED])
-        return Visible(names, len(permitted), more=len(refs) > _MOST_COUNTED)
+            for _ in range(_LOOKS):
+                scopes = await self._authorizer.permitted(principal)
+                explanation = await self._look(principal, record, scopes)
+                if await self._authorizer.permitted(principal) == scopes:
+                    return explanation
+        raise PermissionsChanged()
+
+    async def _look(
+        self, principal: Principal, record: TraceRecord, scopes: Sequence[AccessScope]
+    ) -> Explanation:
+        names = tuple(sorted(scope.knowledge_base for scope in scopes))
+        scope = next((one for one in scopes if one.kb_id == record.kb_id), None)
+        inside = _inside(principal)
+        if scope is None and not inside:
+            raise NotFound("there is no such trace")
+        listed = [] if scope is None else await self._listed(scope)
+        counted, quoted = frozenset(listed[:_MOST_COUNTED]), record.findings.refs
+        permitted = await self._permitted(scope, counted | quoted)
+        whole = permitted >= quoted
+        seen = _seen(record.findings, permitted, counted=inside or whole)
+        visible = Visible(names, len(counted & permitted), more=len(listed) > _MOST_COUNTED)
+        return Explanation(replace(record, findings=seen), visible, whole, inside)
+
+    async def _listed(self, scope: AccessScope) -> Sequence[DocumentRef]:
+        release = await self._releases.active(scope.tenant, scope.kb_id)
+        if release is None:
+            return []
+        return await self._contents.documents_in(
+            scope.tenant, release.release_id, scope.permitted_classes, _MOST_COUNTED + 1
+        )
 
     async def _find(self, tenant: str, request_id: str | None, trace_id: str | None) -> TraceRecord | None:
         waiting = self._recorder.waiting(tenant, request_id=request_id, trace_id=trace_id)
@@ -131,21 +150,18 @@ class Explainer:
             return waiting
         return await self._traces.trace(tenant, request_id=request_id, trace_id=trace_id)
 
-    async def _scope(self, principal: Principal, record: TraceRecord) -> AccessScope | None:
-        """The reader's own, in the knowledge base that was searched; None when he may see nothing of it."""
-        try:
-            scope = await self._authorizer.authorize(principal, record.knowledge_base)
-        except KnowledgeBaseNotFound:
-            return None
-        return scope if scope.kb_id == record.kb_id else None
-
     async def _permitted(
-        self, scope: AccessScope | None, refs: Iterable[DocumentRef]
+        self, scope: AccessScope | None, refs: Collection[DocumentRef]
     ) -> frozenset[DocumentRef]:
+        """For a reader without a scope nothing is."""
         if scope is None:
             return frozenset()
         verdicts = await self._recheck.check(scope, tuple(refs), time.time())
         return frozenset(ref for ref, reason in verdicts.items() if reason is None)
+
+
+def _inside(principal: Principal) -> bool:
+    return "operate" in principal.scopes
 
 
 def _seen(findings: Findings, permitted: Collection[DocumentRef], *, counted: bool) -> Findings:
@@ -153,5 +169,9 @@ def _seen(findings: Findings, permitted: Collection[DocumentRef], *, counted: bo
     if counted:
         return replace(findings, documents=(), passages=passages)
     return Findings(
-        mode=findings.mode, served_by=findings.served_by, category=findings.category, passages=passages
+        mode=findings.mode,
+        served_by=findings.served_by,
+        fallback=findings.fallback,
+        category=findings.category,
+        passages=passages,
     )

@@ -1,19 +1,16 @@
 """Findings of a search, as its trace keeps them and ``/v1/explain`` tells them."""
 
 import math
-import re
 from collections.abc import Sequence
 
 from gateway.answer.evidence import Evidence, GateDecision
 from gateway.answer.search import SearchResult
+from gateway.answer.signals import ReadPassage
 from gateway.observe.tracelog import PREVIEW_CHARS, Findings, TracedCheck, TracedPassage
-from gateway.retrieval.chunk import Chunk, embedded_text
-from gateway.retrieval.terms import terms_of
+from gateway.retrieval.missing import missing_words
 
 #: passages that a trace quotes; of a search whose caller wants more, the first ones
 _MOST_PASSAGES = 20
-_WORD = re.compile(r"\w+(?:[._\-]\w+)*")
-_MOST_MISSING = 32
 
 
 def findings_of(
@@ -24,6 +21,7 @@ def findings_of(
     return Findings(
         mode=result.mode.value,
         served_by=result.served_by.value,
+        fallback=result.fallback or "",
         category=category,
         candidates=len(result.candidates),
         dropped={reason: count for reason, count in result.dropped.items() if count},
@@ -35,7 +33,7 @@ def findings_of(
         relevance=relevance_of(evidence, decision),
         score=None if decision is None else _number(decision.score),
         checks=() if decision is None else checks_of(decision),
-        missing=missing_words(result.question, [item.chunk for item in evidence]) if refused else (),
+        missing=_missing(result.question, evidence) if refused else (),
     )
 
 
@@ -57,16 +55,9 @@ def checks_of(decision: GateDecision) -> tuple[TracedCheck, ...]:
     )
 
 
-def missing_words(question: str, passages: Sequence[Chunk]) -> tuple[str, ...]:
-    """Words as the question writes them, of which no passage has any term."""
-    texts = (embedded_text(chunk.title, chunk.section, chunk.content) for chunk in passages)
-    written = {term for text in texts for term in terms_of(text)}
-    missing: dict[str, None] = {}
-    for match in _WORD.finditer(question):
-        terms = terms_of(match.group())
-        if terms and written.isdisjoint(terms):
-            missing[match.group()] = None
-    return tuple(missing)[:_MOST_MISSING]
+def _missing(question: str, evidence: Sequence[Evidence]) -> tuple[str, ...]:
+    """By the terms that the gate reads, so that both miss the same."""
+    return missing_words(question, [ReadPassage.of(item.chunk).terms for item in evidence])
 
 
 def _passage(item: Evidence) -> TracedPassage:

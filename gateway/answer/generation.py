@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from gateway.answer.budget import TokenCount, estimate_tokens
 from gateway.answer.citation import CitationStream
+from gateway.answer.declining import declines
 from gateway.answer.marker import MarkerHold
 from gateway.answer.model import AnswerModel, ModelFinish, ModelPiece, ModelUsage, TextPiece
 from gateway.answer.outlet import Outlet
@@ -22,7 +23,7 @@ from gateway.stream.session import Session
 class Generated:
     """A finished call. ``cited`` holds evidence numbers in order of first use; an answer of another than the
     first choice of endpoints is ``second_choice``; ``degraded`` says that a stage before it was skipped, and
-    ``sure`` whether the model takes it for an answer to the question.
+    ``sure`` whether it is taken for an answer to the question.
     """
 
     text: str
@@ -37,8 +38,11 @@ class Generated:
 
     @property
     def cacheable(self) -> bool:
-        """Only what the first choice ended by itself, with every stage before it done."""
-        return self.finish_reason == "stop" and not self.second_choice and not self.degraded
+        """Only what the first choice ended by itself, with every stage before it done, and what rests on
+        evidence: not an answer that cites nothing, or that may be none.
+        """
+        whole = self.finish_reason == "stop" and not self.second_choice and not self.degraded
+        return whole and self.sure and bool(self.cited)
 
 
 class Generation:
@@ -97,7 +101,7 @@ class Generation:
             usage=self.usage,
             finish_reason=self._finish.reason if self._finish else "",
             no_support=self._marker.found,
-            sure=self._finish is None or self._finish.sure,
+            sure=(self._finish is None or self._finish.sure) and not declines(text),
         )
 
     async def _take(self, piece: ModelPiece) -> None:

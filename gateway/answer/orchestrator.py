@@ -11,7 +11,7 @@ from gateway.admission.stage import stage_time
 from gateway.answer.budget import fit_evidence, tokens_left
 from gateway.answer.calling import ModelCalls
 from gateway.answer.citing import Citing
-from gateway.answer.conversation import Conversations, judged_by_itself
+from gateway.answer.conversation import Conversations, judged_by_itself, naming_it
 from gateway.answer.evidence import Evidence, RefusalReason, check_calibrated, decide
 from gateway.answer.findings import findings_of
 from gateway.answer.generation import Generated
@@ -136,11 +136,15 @@ class Orchestrator:
         question = await self._conversations.standalone(context, question)
         found = await self._find(session, trace, context, question, calls.max_sensitivity)
         if found.reasons:
+            await self._conversations.keep(context, question, ())
+            session.scope = await self.verify(context, session.documents)  # a reranker takes its time
             session.open(meta_of(context, calls.name, (), self._risk, trace.searched))
             session.complete(refusal_of(found.reasons, trace))
             return
-        found = await self._completed(session, trace, context, question, found)
-        session.hold(await ticket.acquire(deadline))
+        if not question.own:  # what stands beside a follow-up's passage may be about the question before
+            found = await self._completed(session, trace, context, question, found)
+        place = await ticket.acquire(deadline)
+        session.hold(place)
         attempt = await calls.reserve(session, context, found.evidence)
         session.scope = await self.verify(context, session.documents)
         name = attempt.endpoint.model.name
@@ -148,8 +152,8 @@ class Orchestrator:
         with trace.stage(Stage.GENERATE):
             prompt = self._prompt(question, found.evidence)
             generated = await calls.generate(attempt, session, trace, context, prompt)
-        if not generated.no_support:
-            await self._conversations.keep(context, question, found.evidence)
+        place.release()
+        await self._conversations.keep(context, question, found.evidence)
         await self._finish(session, trace, replace(generated, degraded=found.degraded), found.evidence)
 
     async def examine(
@@ -178,10 +182,11 @@ class Orchestrator:
         session.scope = await self.verify(context, result.refs)
         result = self._usable(result, trace, max_sensitivity)
         result = await self._search.rerank(context, trace, result)
-        evidence = result.evidence(self._limits.passages)
+        named = replace(result, candidates=naming_it(question, result.candidates))
+        evidence = named.evidence(self._limits.passages)
         with trace.stage(Stage.GATE):
-            decision = decide(context.release.config, result.signals(evidence))
-            decision = judged_by_itself(decision, question, evidence)
+            decision = decide(context.release.config, named.signals(evidence))
+            decision = judged_by_itself(decision, question, len(result.candidates), len(evidence))
             trace.findings = findings_of(result, evidence, decision)
             reasons = decision.reasons
             fitting = () if reasons else self._fit(evidence, question)
@@ -238,5 +243,6 @@ class Orchestrator:
         if generated.no_support:
             session.complete(refusal_of((RefusalReason.MODEL_FOUND_NO_SUPPORT,), trace, generated.usage))
         else:
-            citations = await self._citing.citations(generated, evidence)
-            session.complete(done_of(generated, citations, trace))
+            cited = await self._citing.citations(generated, evidence)
+            trace.note(uncited=cited.uncited)
+            session.complete(done_of(generated, cited.sources, trace))

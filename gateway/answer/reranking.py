@@ -16,6 +16,9 @@ from gateway.retrieval.lexicon import TermStatistics
 from gateway.retrieval.rerank import Reranker, RerankRefused
 from gateway.retrieval.risk import RiskPolicy
 
+#: so many of the candidates are ranked, the first: what a call may cost, wherever it goes
+MOST = 64
+
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
@@ -29,16 +32,17 @@ class Ranked:
 
 
 class Reranking:
-    """One reranker, with its places, its time and a breaker. Optional: nothing that it raises goes on.
+    """One reranker, with its places, its time and maybe a breaker. Optional: nothing that it raises goes on.
 
-    Passages that ``risk`` keeps from models come last, unscored, in the order they had.
+    Passages beyond the first MOST stay behind, unscored, in the order they had; those that ``risk`` keeps
+    from models come last.
     """
 
     def __init__(
         self,
         reranker: Reranker,
         bulkhead: Bulkhead,
-        breaker: Breaker,
+        breaker: Breaker | None,
         *,
         cap_ms: int,
         risk: RiskPolicy = RiskPolicy.MARK,
@@ -63,13 +67,14 @@ class Reranking:
     ) -> Ranked:
         """Of permitted candidates only: they may leave the process here."""
         held_back = [c for c in candidates if self._risk.withholds(c.chunk.risk)]
-        sent = [c for c in candidates if not self._risk.withholds(c.chunk.risk)]
+        free = [c for c in candidates if not self._risk.withholds(c.chunk.risk)]
+        sent, behind = free[:MOST], free[MOST:]
         if not sent:
             return Ranked(tuple(candidates), self.version)
         scores = await self._scores(trace, question, sent, statistics, deadline)
         if isinstance(scores, RerankSkip):
             return Ranked(tuple(candidates), skipped=scores)
-        return Ranked((*in_order(sent, scores), *held_back), self.version)
+        return Ranked((*in_order(sent, scores), *behind, *held_back), self.version)
 
     async def _scores(
         self,
@@ -82,7 +87,7 @@ class Reranking:
         """One finite number a candidate, or why there are none."""
         if any(c.chunk.sensitivity > self._reranker.max_sensitivity for c in candidates):
             return RerankSkip.NOT_CLEARED
-        if not self._breaker.admits:
+        if self._breaker is not None and not self._breaker.admits:
             return RerankSkip.LEFT_ALONE
         with trace.stage(Stage.RERANK):
             try:
@@ -102,14 +107,14 @@ class Reranking:
         statistics: TermStatistics,
         deadline: Deadline,
     ) -> Sequence[float] | RerankSkip:
-        """Tells the breaker how it went, however it ends."""
+        """Tells a breaker how it went, however it ends."""
+        if self._breaker is None:
+            return await self._asked(question, candidates, statistics, deadline)
         trial = self._breaker.admit()
         if trial is None:
             return RerankSkip.LEFT_ALONE
         try:
-            with stage_time(deadline, "rerank", self._cap_ms) as stage:
-                scores = await self._reranker.scores(question, candidates, statistics, stage)
-            _check(scores, len(candidates))
+            scores = await self._asked(question, candidates, statistics, deadline)
             trial.succeeded()
             return scores
         except RerankRefused:
@@ -123,6 +128,18 @@ class Reranking:
             raise
         finally:
             trial.release()
+
+    async def _asked(
+        self,
+        question: str,
+        candidates: Sequence[Candidate],
+        statistics: TermStatistics,
+        deadline: Deadline,
+    ) -> Sequence[float]:
+        with stage_time(deadline, "rerank", self._cap_ms) as stage:
+            scores = await self._reranker.scores(question, candidates, statistics, stage)
+        _check(scores, len(candidates))
+        return scores
 
 
 def in_order(candidates: Sequence[Candidate], scores: Sequence[float]) -> tuple[Candidate, ...]:

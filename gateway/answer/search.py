@@ -14,6 +14,7 @@ from gateway.answer.signals import ReadPassage, Wanted
 from gateway.context import RequestContext
 from gateway.observe.hooks import RerankSkip, Stage
 from gateway.observe.trace import Trace
+from gateway.retrieval.asking import telling_terms
 from gateway.retrieval.candidate import Candidate
 from gateway.retrieval.chunk import Chunk, embedded_text
 from gateway.retrieval.hints import Hint, hints_of, known, shown, spellings_of
@@ -53,7 +54,6 @@ class SearchResult:
     candidates: tuple[Candidate, ...]
     dropped: Counter[str]
     statistics: TermStatistics
-    question_terms: tuple[str, ...]
     reranker: str = ""
     rerank_skipped: str = ""
     hints: tuple[Hint, ...] = ()
@@ -72,11 +72,13 @@ class SearchResult:
 
     def evidence(self, passages: int) -> tuple[Evidence, ...]:
         """The first passages, numbered from 1. Of several documents that say the same word for word the best
-        one speaks: copies add nothing and take the place of what does.
+        one speaks: copies add nothing and take the place of what does. Under another title or section the
+        same words say something else.
         """
-        distinct: dict[str, Candidate] = {}
+        distinct: dict[tuple[str, str, str], Candidate] = {}
         for candidate in self.candidates:
-            distinct.setdefault(candidate.chunk.content_hash, candidate)
+            chunk = candidate.chunk
+            distinct.setdefault((chunk.content_hash, chunk.title, chunk.section), candidate)
         return tuple(
             Evidence(n, c.chunk, c.score, c.raw_score, c.score_label, c.hit_reason)
             for n, c in enumerate(list(distinct.values())[:passages], start=1)
@@ -87,13 +89,13 @@ class SearchResult:
         used = {item.chunk.chunk_id for item in evidence}
         similarities = [c.similarity for c in self.candidates if c.chunk.chunk_id in used]
         passages = [ReadPassage.of(item.chunk) for item in evidence]
-        wanted = Wanted.of(self.question_terms, self.statistics)
+        wanted = Wanted.of(telling_terms(self.question), self.statistics)
         return GateSignals(
             candidates=len(evidence),
             expired=self.dropped[DropReason.EXPIRED.value],
             top_similarity=max(similarities, default=None),
             coverage=wanted.coverage(passages),
-            missing_key_terms=missing_key_terms(self.question, [passage.terms for passage in passages]),
+            missing_key_terms=len(missing_key_terms(self.question, [p.terms for p in passages])),
             reranker=self.reranker,
             sentence_coverage=wanted.sentence_coverage(passages),
             match=wanted.match(passages),
@@ -184,7 +186,6 @@ class PermittedSearch:
             kept,
             dropped,
             statistics,
-            terms,
             hints=hints,
             mode=mode,
             served_by=found.served_by,
@@ -246,4 +247,4 @@ class PermittedSearch:
                 kept.append(candidate)
             else:
                 dropped[reason.value] += 1
-        return tuple(kept), dropped
+        return self._retriever.fused(kept), dropped

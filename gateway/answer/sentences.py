@@ -86,7 +86,7 @@ def _ends(text: str, start: int, match: re.Match[str]) -> bool:
 def pieces(content: str) -> list[Piece]:
     """Everything quotable, in order; headings, rules and table heads are left out."""
     reader = _Reader(content)
-    return [replace(piece, heading=reader.heading) for piece in reader.read()]
+    return [replace(piece, heading=reader.heading) if reader.heading else piece for piece in reader.read()]
 
 
 def one_line(text: str) -> str:

@@ -15,9 +15,10 @@ _ADVICE = {
     "embedder_unavailable": "check GATEWAY_EMBEDDING_BASE_URL and _API_KEY",
     "embedding_space_mismatch": "name the embedder that the release was built with: "
     "GATEWAY_PREVIOUS_EMBEDDING_* until qa-gateway reindex has built it anew",
-    "not_calibrated": "questions get 503: fit it with python -m eval.gate, set GATEWAY_CALIBRATION",
+    "not_calibrated": "questions get 503: qa-gateway eval --calibrate fits it, set GATEWAY_CALIBRATION",
     "reranker_unavailable": "check GATEWAY_RERANK_URL, _API and _API_KEY; without it the fused order stays",
-    "reranker_not_calibrated": "answers don't use it: fit the thresholds with it, set GATEWAY_CALIBRATION",
+    "reranker_not_calibrated": "answers don't use it: qa-gateway eval --calibrate fits it, then set "
+    "GATEWAY_CALIBRATION and build a release",
     "vectorstore_not_installed": "pip install --require-hashes -r requirements/langchain.txt",
     "account_too_powerful": "give the runtime accounts of its own: "
     "qa-gateway migrate --runtime-account … --milvus-account …",

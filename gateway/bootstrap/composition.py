@@ -133,7 +133,7 @@ def compose(
     offline = _offline(settings)
     worker = compose_worker(settings, parts, worker_name, offline)
     embedding = Bulkhead("embedding", settings.embedding_concurrency, settings.embedding_wait_ms)
-    rerank = Bulkhead("rerank", settings.rerank_concurrency, settings.rerank_wait_ms)
+    rerank = Bulkhead("rerank", _rerank_places(settings, parts), settings.rerank_wait_ms)
     retrieval = Bulkhead("retrieval", settings.retrieval_concurrency, settings.retrieval_wait_ms)
     generation = Bulkhead("generation", settings.generation_concurrency, settings.generation_wait_ms)
     sessions = Bulkhead("sessions", settings.sse_sessions, 0)
@@ -295,10 +295,15 @@ def _reranking(settings: Settings, parts: Parts, bulkhead: Bulkhead) -> Rerankin
     return Reranking(
         parts.reranker,
         bulkhead,
-        _breaker(settings),
+        None if parts.reranker.in_process else _breaker(settings),
         cap_ms=settings.rerank_cap_ms,
         risk=RiskPolicy(settings.risk_policy),
     )
+
+
+def _rerank_places(settings: Settings, parts: Parts) -> int:
+    in_process = parts.reranker is not None and parts.reranker.in_process
+    return 1 if in_process else settings.rerank_concurrency
 
 
 def _calls(settings: Settings, parts: Parts) -> ModelCalls:

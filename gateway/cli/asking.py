@@ -14,6 +14,11 @@ from gateway.client import GatewayClient, StreamEvent
 
 FAILED = 1
 REFUSED = 3
+#: why ``auto`` took no other path, in words
+_FALLBACKS = {
+    "embedded_store": "an embedded store has no other path",
+    "not_installed": "the other path is not installed",
+}
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -119,27 +124,51 @@ def search(
     url: Url = DEFAULT_URL,
     token: Token = "",
 ) -> int:
-    """Show the passages that a question would rest on."""
+    """Show the passages that a question would rest on. What the search was like goes to stderr."""
     with client(url, token) as gateway:
         answer = gateway.search(query, knowledge_base=kb, top_k=top_k, mode=mode, category=category)
     if as_json:
         for result in answer["results"]:
             print(json.dumps(result, ensure_ascii=False))
-        return 0
+    else:
+        out.print(_table(answer["results"]))
+    _show_search(answer)
+    return 0
+
+
+def _table(results: list[dict[str, Any]]) -> Table:
+    """The number that ranks is named by its scale; of two scales each number names its own."""
+    labels = {result["score_label"] for result in results}
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("#", "document", "section", "distance", "rrf", "found by"):
+    ranking = labels.pop() if len(labels) == 1 else "score"
+    for column in ("#", "document", "section", "distance", ranking, "found by"):
         table.add_column(column, overflow="fold")
-    for place, result in enumerate(answer["results"], start=1):
+    for place, result in enumerate(results, start=1):
         distance = "-" if result["score"] is None else f"{result['score']:.3f}"
+        scale = "" if ranking == result["score_label"] else f" {result['score_label']}"
         table.add_row(
             str(place),
             escape(result["uri"]),
             escape(result["section"]),
             distance,
-            f"{result['raw_score']:.4f}",
+            f"{result['raw_score']:.4f}{scale}",
             result["hit_reason"],
         )
-    out.print(table)
-    instead = f" ({answer['fallback']})" if answer["fallback"] else ""
-    notes.print(f"relevance: {answer['relevance']}, served by {answer['served_by']}{instead}")
-    return 0
+    return table
+
+
+def _show_search(answer: dict[str, Any]) -> None:
+    """A server of before knows no hints and no traces."""
+    hints = ", ".join(f"{hint['value']} ({hint['kind']})" for hint in answer.get("hints", ()))
+    if hints:
+        notes.print(_harmless(f"hints, which raise passages and leave none out: {hints}"), markup=False)
+    served = f"relevance: {answer['relevance']}, served by {answer['served_by']}"
+    notes.print(f"{served}{_instead(answer['fallback'])}", markup=False)
+    if answer.get("trace_id"):
+        notes.print(f"trace: {answer['trace_id']}", markup=False)
+
+
+def _instead(fallback: str | None) -> str:
+    if not fallback:
+        return ""
+    return f" ({_FALLBACKS.get(fallback, f'the other path failed: {fallback}')})"

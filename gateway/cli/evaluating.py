@@ -2,7 +2,7 @@
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +16,14 @@ if TYPE_CHECKING:
 # What it takes is imported by the parts that need it: a server and its models take seconds.
 
 _FAILED = 1
+#: what does something else than measuring, and all that it looks at
+_ALONE = {"compare": {"compare"}, "calibrate": {"calibrate", "data"}}
+#: options that mean nothing without the other one
+_BESIDE = (
+    *(("sample", "data"), ("callers", "data"), ("speed_chunks", "data")),
+    *(("name", "data"), ("name", "write_docs"), ("token", "url"), ("kb", "url")),
+)
+_EITHER = (("url", "offline"), ("url", "speed_chunks"))
 
 Data = Annotated[Path | None, typer.Option("--data", help="A folder of labelled sets (docs/retrieval.md).")]
 GoldenCases = Annotated[Path | None, typer.Option("--golden", help="A folder of golden cases (eval/golden).")]
@@ -23,7 +31,8 @@ Out = Annotated[Path, typer.Option("--out", help="Where JSON, Markdown and plots
 Docs = Annotated[Path | None, typer.Option("--write-docs", help="A docs folder whose page gets the figures.")]
 Name = Annotated[str, typer.Option("--name", help="The name of the figures in the docs.")]
 Calibration = Annotated[
-    Path | None, typer.Option("--calibrate", help="Fit the gate on --data and write its calibration file.")
+    Path | None,
+    typer.Option("--calibrate", help="Fit the gate of the models in force on --data; write its file."),
 ]
 Compare = Annotated[
     tuple[Path, Path] | None, typer.Option("--compare", help="Two JSON files, before and after.")
@@ -45,6 +54,7 @@ def add_commands(app: typer.Typer) -> None:
 
 
 def evaluate(
+    context: typer.Context,
     data: Data = None,
     golden: GoldenCases = None,
     out: Out = Path("evaluation"),
@@ -62,6 +72,7 @@ def evaluate(
     kb: Base = "",
 ) -> int:
     """Measure ranking, gate and answers on labelled questions. Exit 1 = a case failed, or figures dropped."""
+    _refuse_unused(context)
     if compare is not None:
         return _compare(*compare)
     if data is None and golden is None:
@@ -70,6 +81,8 @@ def evaluate(
         if data is None:
             raise typer.BadParameter("--calibrate fits on --data")
         return _calibrate(data, calibrate)
+    if url is not None and not (token and kb):
+        raise typer.BadParameter("a running gateway needs --token and --kb")
     with _target(url, token, offline=offline, kb=kb) as target:
         code = 0
         if golden is not None:
@@ -82,13 +95,34 @@ def evaluate(
     return code
 
 
+def _refuse_unused(context: typer.Context) -> None:
+    """Raises BadParameter for options that would be passed over."""
+    given = {name for name in context.params if _is_typed(context, name)}
+    for command, its in _ALONE.items():
+        if command in given and given - its:
+            raise typer.BadParameter(f"{_flags([command])} goes without {_flags(given - its)}")
+    for name, needed in _BESIDE:
+        if name in given and needed not in given:
+            raise typer.BadParameter(f"{_flags([name])} is of use beside {_flags([needed])} alone")
+    for pair in _EITHER:
+        if given.issuperset(pair):
+            raise typer.BadParameter(f"give one of {_flags(pair)}")
+
+
+def _is_typed(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _flags(names: Iterable[str]) -> str:
+    return ", ".join(f"--{name.replace('_', '-')}" for name in sorted(names))
+
+
 @contextlib.contextmanager
 def _target(url: str | None, token: str, *, offline: bool, kb: str) -> Iterator["Target"]:
     from gateway.evaluation.gateways import offline_gateway, running_gateway, temporary_gateway
 
     if url is not None:
-        if not token or not kb:
-            raise typer.BadParameter("a running gateway needs --token and --kb")
         yield running_gateway(url, token)
         return
     with offline_gateway() if offline else temporary_gateway() as target:

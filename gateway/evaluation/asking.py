@@ -34,8 +34,9 @@ class Outcome:
     ``place``: of the question in its set. ``rank``: of the first right passage, 0 when it isn't among DEPTH.
     ``score``: the gate's own number, None when it isn't told or something else than the number refuses.
     ``supported``: share of the citations that support their sentence, None without citations. ``gold``:
-    whether the answer has a gold string, None when there is none. Times in ms: of the search as its caller
-    sees it, and what ``done.timings`` says.
+    whether the answer has a gold string, None when there is none. ``ranked_by``: the label of the search's
+    numbers, '' without results. Times in ms: of the search as its caller sees it, and what ``done.timings``
+    says.
     """
 
     place: int
@@ -51,6 +52,7 @@ class Outcome:
     retrieval_ms: float
     first_text_ms: float | None
     total_ms: float
+    ranked_by: str = ""
     error: str = ""
 
 
@@ -113,6 +115,7 @@ def outcome_of(
         retrieval_ms=timings["retrieval_ms"],
         first_text_ms=timings["ttft_ms"],
         total_ms=timings["total_ms"],
+        ranked_by=next((str(result["score_label"]) for result in found["results"]), ""),
     )
 
 

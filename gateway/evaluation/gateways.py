@@ -37,12 +37,13 @@ _OF_INSTALLATIONS = (
     *("DATABASE_URL", "MILVUS_URI", "MILVUS_TOKEN", "REDIS_URL", "OBJECT_STORE_URL", "JOURNAL_URL"),
     *("OIDC_ISSUER", "OIDC_AUDIENCE", "OIDC_JWKS_URL", "URL", "TOKEN"),
 )
-#: a busy machine must not turn into a refusal, and nobody else is here to be kept from a place
+#: a busy machine must not turn into a refusal or another order, and nobody else is kept from a place
 _PATIENT = {
     "GATEWAY_LOG_LEVEL": "error",
     "GATEWAY_EMBED_CAP_MS": "10000",
     "GATEWAY_RETRIEVAL_CAP_MS": "10000",
     "GATEWAY_RERANK_CAP_MS": "10000",
+    "GATEWAY_RERANK_WAIT_MS": "10000",
     "GATEWAY_CATALOG_CAP_MS": "10000",
     "GATEWAY_FIRST_TOKEN_CAP_MS": "20000",
     "GATEWAY_TOTAL_CAP_MS": "60000",

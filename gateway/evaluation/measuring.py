@@ -14,6 +14,7 @@ from gateway.evaluation.filling import document_of, fill
 from gateway.evaluation.gateways import Target
 from gateway.evaluation.labelled import ANSWERABLE, NEAR, OUTSIDE, LabelledSet, Question
 from gateway.evaluation.modes import compared_modes
+from gateway.evaluation.skips import rerank_skips
 from gateway.evaluation.speed import measured_speed
 from gateway.evaluation.surroundings import surroundings
 
@@ -97,7 +98,9 @@ def _of_set(
         return asker.each(one, asked)
 
     kinds = (ANSWERABLE, NEAR) if target.kind == "running" else (ANSWERABLE, NEAR, OUTSIDE)
+    skipped_before = _skips(target)
     outcomes = {kind: asked for kind in kinds if (asked := ask(kind))}
+    skipped = _skips(target) - skipped_before
     notes(f"{labelled.name}: modes")
     questions = sampled(labelled, ANSWERABLE, choice)[: choice.mode_questions]
     return {
@@ -107,6 +110,8 @@ def _of_set(
         **summary({kind: columns(asked) for kind, asked in outcomes.items()}, choice.seed),
         "reasons": {kind: _reasons(asked) for kind, asked in outcomes.items()},
         "errors": dict(Counter(o.error for asked in outcomes.values() for o in asked if o.error)),
+        "searches ranked by": _labels([o for asked in outcomes.values() for o in asked]),
+        "reranks skipped": dict(skipped),
         "ms": _times([o for asked in outcomes.values() for o in asked if not o.error]),
         "modes": compared_modes(asker, whole, [question.text for _, question in questions]),
         "space": _space(target, whole),
@@ -165,6 +170,15 @@ def _space(target: Target, knowledge_base: str) -> str:
             if event.name == "meta":
                 return str(event.data["embedding_space_id"])
     return ""
+
+
+def _skips(target: Target) -> Counter[str]:
+    """Nothing of a running gateway: others ask it as well, and each of its processes counts its own."""
+    return Counter() if target.kind == "running" else rerank_skips(target)
+
+
+def _labels(outcomes: Sequence[Outcome]) -> dict[str, int]:
+    return dict(sorted(Counter(o.ranked_by for o in outcomes if o.ranked_by).items()))
 
 
 def _reasons(outcomes: Sequence[Outcome]) -> dict[str, int]:

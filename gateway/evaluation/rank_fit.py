@@ -9,32 +9,24 @@ fitted without it.
 import argparse
 import json
 import sys
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gateway.adapters.embedded.embedder import BundledEmbedder
 from gateway.adapters.embedded.features import FEATURES, Reading, WordVectors, features
 from gateway.adapters.embedded.rerank import CLOSE, TextEmbedder, weights_from
 from gateway.evaluation.choice import Choice, Floats, fit
+from gateway.evaluation.index import Index, embed
 from gateway.evaluation.labelled import LabelledSet, read_sets
-from gateway.retrieval.chunk import embedded_text
-from gateway.retrieval.fusion import reciprocal_rank_fusion
-from gateway.retrieval.lexicon import TermStatistics
 from gateway.retrieval.terms import TERMS_VERSION, terms_of
+from gateway.settings import Settings
 
-#: hits a route, as ``Settings.candidates``
-DEPTH = 24
-#: of the fusion, as ``Settings.rrf_dense_weight`` and ``rrf_lexical_weight``
-WEIGHTS = {"dense": 1.0, "bm25": 2.0}
 FOLDS = 8
-_K1, _B = 1.2, 0.75
 VERSION = "linear-1"
 
 
@@ -50,58 +42,22 @@ class Asked:
     fused_rank: float
 
 
-class Index:
-    """Both routes over a set's passages, in memory."""
-
-    def __init__(self, labelled: LabelledSet, embedder: TextEmbedder) -> None:
-        texts = [embedded_text(p.title, "", p.text) for p in labelled.passages]
-        counts = [Counter(terms_of(text)) for text in texts]
-        self.statistics = TermStatistics(len(texts), Counter(t for c in counts for t in c))
-        self._vectors = in_batches(embedder.vectors, texts)
-        self._postings: dict[str, list[tuple[int, float]]] = defaultdict(list)
-        usual = sum(c.total() for c in counts) / len(counts)
-        for place, count in enumerate(counts):
-            flattened = _K1 * (1 - _B + _B * count.total() / usual)
-            for term, n in count.items():
-                self._postings[term].append((place, n * (_K1 + 1) / (n + flattened)))
-
-    def bm25(self, terms: Iterable[str]) -> list[int]:
-        scores = np.zeros(len(self._vectors))
-        for term in set(terms):
-            for place, weight in self._postings.get(term, ()):
-                scores[place] += self.statistics.idf(term) * weight
-        return [int(i) for i in np.argsort(-scores, kind="stable")[:DEPTH] if scores[i] > 0]
-
-    def similarities(self, vector: NDArray[np.float32]) -> NDArray[np.float32]:
-        return np.asarray(self._vectors @ vector)
-
-
-def in_batches(
-    vectors: Callable[[Sequence[str]], NDArray[np.float32]], texts: Iterable[str]
-) -> NDArray[np.float32]:
-    rest = iter(texts)
-    return np.concatenate([vectors(part) for part in iter(lambda: list(islice(rest, 64)), [])])
-
-
 def ask(labelled: LabelledSet, embedder: TextEmbedder) -> list[Asked]:
     """Every answerable question with the candidates of both routes."""
-    index, words = Index(labelled, embedder), WordVectors(embedder.vectors)
+    index = Index(labelled.passages, embedder, Settings())
+    words = WordVectors(embedder.vectors)
     places = {passage.id: place for place, passage in enumerate(labelled.passages)}
     articles = {name: i for i, name in enumerate(sorted({p.article for p in labelled.passages}))}
     readings = [Reading.of(f"{p.title}\n", p.text, embedder.vectors) for p in labelled.passages]
     held_out = labelled.held_out()
     questions = [question for question in labelled.questions if question.answerable]
     asked = []
-    vectors = in_batches(embedder.vectors, (question.text for question in questions))
+    vectors = embed(embedder, (question.text for question in questions))
     for question, vector in zip(questions, vectors, strict=True):
         right = places[question.passage]
         similarities = index.similarities(vector)
-        routes = {
-            "bm25": index.bm25(terms_of(question.text)),
-            "dense": [int(i) for i in np.argsort(-similarities, kind="stable")[:DEPTH]],
-        }
-        fused = _fused(routes)
-        found = fused[:CLOSE]
+        routes = index.routes(terms_of(question.text), similarities)
+        found = routes.fused[:CLOSE]
         rows = features(
             question.text,
             [readings[i] for i in found],
@@ -116,16 +72,11 @@ def ask(labelled: LabelledSet, embedder: TextEmbedder) -> list[Asked]:
                 articles[labelled.passages[right].article],
                 held_out[question.passage],
                 Choice(rows, found.index(right) if right in found else None),
-                _rank(routes["bm25"], right),
-                _rank(fused, right),
+                _rank(routes.bm25, right),
+                _rank(routes.fused, right),
             )
         )
     return asked
-
-
-def _fused(routes: dict[str, list[int]]) -> list[int]:
-    named = {route: [str(place) for place in found] for route, found in routes.items()}
-    return [int(place) for place, _ in reciprocal_rank_fusion(named, WEIGHTS)]
 
 
 def _rank(found: Sequence[int], right: int) -> float:

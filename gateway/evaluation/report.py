@@ -85,6 +85,7 @@ def _other_tables(found: Report) -> Iterator[str]:
         shown = [share(value) if value is not None else "" for value in aucs]
         yield f"| {name} | {shown[0]} | {shown[1]} | {_reasons(one)} | {_counted(one['errors']) or 'none'} |"
     yield ""
+    yield from _rerank_table(found)
     yield "| set | mode | served by | common with auto in the first 10 | same order |"
     yield "|---|---|---|---|---|"
     for name, one in found["sets"].items():
@@ -92,6 +93,18 @@ def _other_tables(found: Report) -> Iterator[str]:
             pair = one["modes"]["overlap"].get(f"auto / {mode}")
             same = ["", ""] if pair is None else [share(pair["common"]), share(pair["same order"])]
             yield f"| {name} | {mode} | {_counted(paths)} | {same[0]} | {same[1]} |"
+
+
+def _rerank_table(found: Report) -> Iterator[str]:
+    """Which order was measured; evaluations of before don't say."""
+    if not any("searches ranked by" in one for one in found["sets"].values()):
+        return
+    yield "| set | searches ranked by | reranks skipped, of searches and answers |"
+    yield "|---|---|---|"
+    for name, one in found["sets"].items():
+        skipped = _counted(one["reranks skipped"]) or "none"
+        yield f"| {name} | {_counted(one['searches ranked by'])} | {skipped} |"
+    yield ""
 
 
 def _reasons(one: Mapping[str, Any]) -> str:

@@ -34,8 +34,10 @@ _SPEED_P95_MS = 200
 
 
 def markdown(found: Mapping[str, Any]) -> str:
-    """A line a target that this evaluation says something about, over all articles and the held-out ones."""
-    return "\n".join(_lines(found)) + "\n"
+    """A line a target that this evaluation says something about, over all articles and the held-out ones; and
+    in words what is missed on the latter.
+    """
+    return "\n".join([*_lines(found), "", *_missed(found)]) + "\n"
 
 
 def _lines(found: Mapping[str, Any]) -> Iterator[str]:
@@ -54,6 +56,32 @@ def _lines(found: Mapping[str, Any]) -> Iterator[str]:
         verdict = "reached" if p95 <= _SPEED_P95_MS else "MISSED"
         what = f"search, {speed['chunks']} passages, {speed['callers']} callers, p95"
         yield f"| | {what} | ≤ {_SPEED_P95_MS} ms | {p95:g} ms, {verdict} | |"
+
+
+def _missed(found: Mapping[str, Any]) -> Iterator[str]:
+    """By how much, and whether that is more than noise."""
+    missed = []
+    for target in TARGETS:
+        figure = found["sets"].get(target.labelled, {}).get("held_out", {}).get(target.figure)
+        if figure is not None and not target.reached_by(figure["value"]):
+            missed.append(f"- {target.labelled}, {target.figure}: {_distance(target, figure)}.")
+    if not missed:
+        yield "On held-out articles no target is missed."
+        return
+    yield "Missed on held-out articles:"
+    yield ""
+    yield from missed
+
+
+def _distance(target: Target, figure: Mapping[str, float]) -> str:
+    beside = f"{figure['value']:.3f} where {target.bound:.2f} is wanted, {_off(target, figure):.3f} off"
+    if figure["low"] <= target.bound <= figure["high"]:
+        return f"{beside}; with so few questions it may be reached all the same"
+    return f"{beside}, which is more than noise"
+
+
+def _off(target: Target, figure: Mapping[str, float]) -> float:
+    return abs(figure["value"] - target.bound)
 
 
 def _cell(target: Target, figure: Mapping[str, float] | None) -> str:

@@ -10,6 +10,7 @@ from gateway.release.model import (
     RetrievalConfig,
     RetrievalRelease,
 )
+from gateway.retrieval.lexicon import ALWAYS, Validity
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,10 @@ class PlannedDocument:
     splitter_version: str
     chunks_key: str
     manifest: tuple[ManifestEntry, ...]
+
+    @property
+    def validity(self) -> Validity:
+        return Validity.of(self.valid_from, self.valid_until)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +82,14 @@ class ReleasePlan:
 
 @dataclass(frozen=True, slots=True)
 class ClassTerms:
-    """Term statistics of one ACL class in one revision: passages, and term -> passages with it."""
+    """Term statistics of the passages of one ACL class and validity in one revision: how many they are, and
+    term -> passages with it.
+    """
 
     acl_class: int
     passages: int
     frequencies: Mapping[str, int]
+    validity: Validity = ALWAYS
 
 
 NO_EARLIER_MODEL = "there is no earlier model to go back to"

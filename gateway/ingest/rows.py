@@ -14,7 +14,8 @@ from gateway.ingest.passages import Rebuild, passages_of
 from gateway.ingest.plan import ClassTerms, PlannedDocument, ReleasePlan
 from gateway.ingest.vectors import VectorFiles
 from gateway.ingest.version import ManifestEntry, VectorPlace
-from gateway.retrieval.chunk import FOREVER, Chunk, embedded_text, row_id
+from gateway.retrieval.chunk import Chunk, embedded_text, row_id
+from gateway.retrieval.lexicon import Validity
 from gateway.retrieval.store import Row
 from gateway.retrieval.terms import terms_of
 
@@ -37,7 +38,7 @@ def groups_of(documents: Sequence[PlannedDocument]) -> Iterator[list[PlannedDocu
 
 
 class TermCounter:
-    """Counts passages and terms for each ACL class while rows pass by.
+    """Counts passages and terms for each ACL class and validity while rows pass by.
 
     ``valid`` has those that are valid at the moment ``at`` (seconds since the epoch), class by class.
     """
@@ -45,24 +46,29 @@ class TermCounter:
     def __init__(self, at: float | None = None) -> None:
         self.at = int(time.time() if at is None else at)
         self.valid: Counter[int] = Counter()
-        self._passages: Counter[int] = Counter()
-        self._frequencies: dict[int, Counter[str]] = {}
+        self._passages: Counter[tuple[int, Validity]] = Counter()
+        self._frequencies: dict[tuple[int, Validity], Counter[str]] = {}
 
     def add(self, row: Row) -> None:
         acl_class = row.chunk.acl_class
-        self._passages[acl_class] += 1
-        self.valid[acl_class] += row.chunk.valid_from <= self.at < row.chunk.valid_until
-        self._frequencies.setdefault(acl_class, Counter()).update(set(row.terms))
+        validity = Validity(row.chunk.valid_from, row.chunk.valid_until)
+        self.valid[acl_class] += validity.holds(self.at)
+        group = acl_class, validity.since(self.at)
+        self._passages[group] += 1
+        self._frequencies.setdefault(group, Counter()).update(set(row.terms))
 
     def rarest(self, row: Row) -> tuple[str, int] | None:
         """Of a row's terms the one that the fewest passages of its class have, and how many do."""
-        seen = self._frequencies.get(row.chunk.acl_class, Counter())
+        seen = dict.fromkeys(row.terms, 0)
+        for (acl_class, _), frequencies in self._frequencies.items():
+            if acl_class == row.chunk.acl_class:
+                seen.update((term, number + frequencies[term]) for term, number in seen.items())
         return min(((term, seen[term]) for term in row.terms), key=lambda pair: pair[::-1], default=None)
 
     def classes(self) -> tuple[ClassTerms, ...]:
         return tuple(
-            ClassTerms(acl_class, self._passages[acl_class], frequencies)
-            for acl_class, frequencies in sorted(self._frequencies.items())
+            ClassTerms(acl_class, self._passages[acl_class, validity], frequencies, validity)
+            for (acl_class, validity), frequencies in sorted(self._frequencies.items())
         )
 
 
@@ -119,8 +125,8 @@ def _chunk(plan: ReleasePlan, document: PlannedDocument, entry: ManifestEntry, p
         chunk_index=entry.chunk_index,
         acl_class=document.acl_class,
         category=document.category,
-        valid_from=document.valid_from or 0,
-        valid_until=FOREVER if document.valid_until is None else document.valid_until,
+        valid_from=document.validity.valid_from,
+        valid_until=document.validity.valid_until,
         sensitivity=document.sensitivity,
         revocation_epoch=plan.revocation_epoch,
         title=document.title,

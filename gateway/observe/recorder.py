@@ -1,5 +1,6 @@
 """The recorder: ended traces wait in a bounded queue and are stored in batches, beside the requests."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
 
@@ -32,6 +33,7 @@ class TraceRecorder:
         self._pause_s = pause_s
         self._queue: dict[str, TraceRecord] = {}
         self._storing: dict[str, TraceRecord] = {}
+        self._turn = anyio.Lock()
         self._arrived = anyio.Event()
         self._log = get_logger("traces")
 
@@ -64,21 +66,28 @@ class TraceRecorder:
                 await self.flush()
 
     async def flush(self) -> None:
-        """Stores everything that waits."""
-        while self._queue:
+        """Stores everything that waits now, and ends no sooner than what is being stored already."""
+        for _ in range(1 + math.ceil((len(self._storing) + len(self._queue)) / _BATCH)):
             await self._store_batch()
 
     async def _store_batch(self) -> None:
-        self._storing = {trace_id: self._queue.pop(trace_id) for trace_id in [*islice(self._queue, _BATCH)]}
-        if not self._queue:
-            self._arrived = anyio.Event()
+        async with self._turn:
+            batch = {trace_id: self._queue.pop(trace_id) for trace_id in [*islice(self._queue, _BATCH)]}
+            if not self._queue:
+                self._arrived = anyio.Event()
+            if batch:
+                await self._stored(batch)
+
+    async def _stored(self, batch: dict[str, TraceRecord]) -> None:
+        self._storing = batch
         try:
-            await self._store.append_traces(list(self._storing.values()))
+            await self._store.append_traces(list(batch.values()))
         except GatewayError as error:
-            self._on_drop(len(self._storing))
-            self._log.warning("traces.lost", code=error.code, count=len(self._storing))
+            self._on_drop(len(batch))
+            self._log.warning("traces.lost", code=error.code, count=len(batch))
         except BaseException:  # storing one twice changes nothing
-            self._queue = self._storing | self._queue
+            self._queue = batch | self._queue
+            self._arrived.set()
             raise
         finally:
             self._storing = {}

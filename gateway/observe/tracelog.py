@@ -50,12 +50,14 @@ class Findings:
     """What a search found and what the gate made of it.
 
     ``candidates`` is how many passages the caller was permitted, ``dropped`` how many the re-check took out,
-    by its reasons; ``documents`` are those of all candidates. ``missing`` are words of the question that no
-    passage has; ``score`` is the gate's, no probability.
+    by its reasons; ``documents`` are those of all candidates. ``fallback`` says why ``auto`` left its first
+    path, '' when it didn't. ``missing`` are words of the question that no passage has; ``score`` is the
+    gate's, no probability.
     """
 
     mode: str = ""
     served_by: str = ""
+    fallback: str = ""
     category: str = ""
     candidates: int = 0
     dropped: Mapping[str, int] = field(default_factory=dict)

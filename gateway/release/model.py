@@ -94,25 +94,24 @@ class GateFit:
     """One stored set of the evidence gate's thresholds, fitted on what one order of passages brings up.
 
     ``weights`` are by name of the signal they weigh; their sum is no probability and accepts at ``bias``.
-    ``reranker`` is the version of the reranker that made the order, '' for the fused one. ``limits`` are
-    further numbers by name.
+    ``reranker`` is the version of the reranker that made the order, '' for the fused one.
     """
 
     weights: tuple[tuple[str, float], ...]
     bias: float
     min_coverage: float = 0.0
     reranker: str = ""
-    limits: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class RetrievalConfig:
     """What a release says about ranking and the gate; part of every cache key by its version.
 
-    The gate accepts when ``w_similarity * top similarity + w_coverage * IDF coverage >= bias``;
-    the score is no probability. Without a ``bias`` the space is uncalibrated: documents can be imported
-    and searched, and no question is answered. ``gates`` are sets for one reranker each; that for '' stands in
-    place of these four numbers.
+    ``gates`` are the thresholds, one set an order of passages. The four numbers beside them are those of
+    releases and calibration files from before there were several: a gate for the fused order that accepts
+    when ``w_similarity * top similarity + w_coverage * IDF coverage >= bias``, where ``gates`` has none.
+    With neither (no gate, no ``bias``) the space is uncalibrated: documents can be imported and searched, and
+    no question is answered.
     """
 
     version: str

@@ -9,7 +9,8 @@ from gateway.retrieval.chunk import Chunk
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """``similarity`` is its cosine to the question; ``dense`` says whether the dense route found it;
-    ``raw_score`` ranked it, in the scale ``score_label`` names (l2_distance, similarity, bm25, rrf, rerank).
+    ``raw_score`` ranked it, in the scale ``score_label`` names (l2_distance, similarity, bm25, rrf, rerank);
+    ``ranks`` has its place, from 1, in each route that found it.
     """
 
     chunk: Chunk
@@ -19,6 +20,7 @@ class Candidate:
     score_label: str
     hit_reason: str
     hinted: bool = False
+    ranks: tuple[tuple[str, int], ...] = ()
 
     @property
     def score(self) -> float | None:

@@ -52,8 +52,32 @@ class KeyTerms:
 
 def key_terms(question: str) -> KeyTerms:
     """Codes as written; names as stems, none from a question set in Title Case."""
+    codes, names = _written(question)
+    return KeyTerms(codes, tuple(names))
+
+
+def missing_key_terms(question: str, passages: Iterable[Collection[str]]) -> tuple[str, ...]:
+    """Key terms that no passage has, as the question writes them; passages are sets of ``terms_of`` terms.
+
+    Of more than 32 codes those that were not looked up count as missing.
+    """
+    codes, names = _written(question)
+    if not (codes or names):
+        return ()
+    each = [frozenset(terms) for terms in passages]
+    written = frozenset().union(*each)
+    squashed = frozenset(map(_squash, written)) if codes else written
+    missing = [code for code in codes[:_MOST_CODES] if not _has_code(code, each, squashed)]
+    missing.extend(codes[_MOST_CODES:])
+    if names and not _has_a_name(names, written):
+        missing.extend(names.values())
+    return tuple(dict.fromkeys(missing))
+
+
+def _written(question: str) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Codes, and names by their stems, each as written."""
     codes: list[str] = []
-    names: list[str] = []
+    names: dict[str, str] = {}
     titled = False
     question = join_thousands(question)
     for match in _WORD.finditer(question):
@@ -63,26 +87,9 @@ def key_terms(question: str) -> KeyTerms:
             codes.append(word)
         elif word[0].isupper() and not _SENTENCE_START.search(before):
             titled = titled or (word.lower() in STOP_WORDS and word != "I")
-            names.extend(_name_stems(word))
-    return KeyTerms(tuple(dict.fromkeys(codes)), () if titled else tuple(dict.fromkeys(names)))
-
-
-def missing_key_terms(question: str, passages: Iterable[Collection[str]]) -> int:
-    """How many key terms of the question no passage has; passages are sets of ``terms_of`` terms.
-
-    Of more than 32 codes those that were not looked up count as missing.
-    """
-    wanted = key_terms(question)
-    if not (wanted.codes or wanted.names):
-        return 0
-    each = [frozenset(terms) for terms in passages]
-    written = frozenset().union(*each)
-    squashed = frozenset(map(_squash, written)) if wanted.codes else written
-    missing = max(0, len(wanted.codes) - _MOST_CODES)
-    missing += sum(not _has_code(code, each, squashed) for code in wanted.codes[:_MOST_CODES])
-    if wanted.names and not _has_a_name(wanted.names, written):
-        missing += len(wanted.names)
-    return missing
+            for name in _name_stems(word):
+                names.setdefault(name, word)
+    return tuple(dict.fromkeys(codes)), {} if titled else names
 
 
 def _is_code(word: str, before: str, after: str) -> bool:

@@ -1,4 +1,4 @@
-"""Term statistics of a release, counted per ACL class, so that no score tells of hidden documents."""
+"""Term statistics of a release, by ACL class and validity, so that no score tells of hidden documents."""
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -6,7 +6,37 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from gateway.context import Deadline
+from gateway.retrieval.chunk import FOREVER
 from gateway.retrieval.query import ScopedQuery
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Validity:
+    """When passages count, in seconds since the epoch: from ``valid_from`` on and before ``valid_until``."""
+
+    valid_from: int = 0
+    valid_until: int = FOREVER
+
+    @classmethod
+    def of(cls, valid_from: int | None, valid_until: int | None) -> "Validity":
+        """Of a document; None is unbounded."""
+        return cls(valid_from or 0, FOREVER if valid_until is None else valid_until)
+
+    def holds(self, at: int) -> bool:
+        return self.valid_from <= at < self.valid_until
+
+    def since(self, at: int) -> "Validity":
+        """The same for every question asked from ``at`` on; so what has begun by then is counted together."""
+        return self if self.valid_from > at else Validity(0, self.valid_until)
+
+    def counted_as(self) -> tuple["Validity", ...]:
+        """Where a release may count passages of this validity, to be tried in this order: as it is; as begun
+        when the release was built; as unbounded, in a release built before validity was counted.
+        """
+        return tuple(dict.fromkeys((self, Validity(0, self.valid_until), ALWAYS)))
+
+
+ALWAYS = Validity()
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +70,15 @@ class TermStatistics:
 
 
 class Lexicon(Protocol):
-    """Where term statistics of released passages are kept."""
+    """Where term statistics of released passages are kept.
+
+    A release built before validity was counted has its passages counted at any time, until the next is built.
+    """
 
     async def statistics(
         self, query: ScopedQuery, terms: Sequence[str], deadline: Deadline
     ) -> TermStatistics:
-        """Counted over the query's release and permitted classes only. Raises CatalogUnavailable."""
+        """Counted over those passages of the query's release that are of a permitted class and valid at its
+        moment, and no others. Raises CatalogUnavailable, DeadlineExceeded.
+        """
         ...

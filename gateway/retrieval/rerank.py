@@ -26,6 +26,13 @@ class Reranker(Protocol):
         """The highest sensitivity of passages that may be sent to it."""
         ...
 
+    @property
+    def in_process(self) -> bool:
+        """Whether it works on this process's own cores, which do one question at a time: when it is slow
+        then from its callers, and leaving it alone would mend nothing.
+        """
+        ...
+
     async def scores(
         self,
         question: str,

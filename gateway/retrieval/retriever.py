@@ -1,6 +1,6 @@
 """The retriever: dense and BM25 under one ScopedQuery, fused by rank."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import anyio
@@ -135,26 +135,44 @@ class Retriever:
                     similarity[hit.chunk.chunk_id] = hit.score
                 elif hit.vector is not None and hit.chunk.chunk_id not in similarity:
                     similarity[hit.chunk.chunk_id] = cosine(vector, hit.vector)
+        ranks = _ranks(rankings)
+        candidates = [
+            Candidate(
+                chunk=chunk,
+                similarity=similarity.get(chunk_id, -1.0),
+                dense=DENSE in ranks[chunk_id],
+                raw_score=0.0,
+                score_label="rrf",
+                hit_reason="",
+                hinted=HINT in ranks[chunk_id],
+                ranks=tuple(ranks[chunk_id].items()),
+            )
+            for chunk_id, chunk in chunks.items()
+        ]
+        return Found(self.fused(candidates), foreign)
+
+    def fused(self, candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
+        """Best first, as if each route had found these alone: no place and no number tells of others."""
+        known = {candidate.chunk.chunk_id: candidate for candidate in candidates}
+        rankings = {
+            route: sorted(found, key=found.__getitem__)
+            for route in (DENSE, BM25, HINT)
+            if (found := {name: dict(c.ranks)[route] for name, c in known.items() if route in dict(c.ranks)})
+        }
+        ranks = _ranks(rankings)
         weights = {
             DENSE: self._fusion.dense_weight,
             BM25: self._fusion.lexical_weight,
             HINT: self._fusion.hint_weight,
         }
-        fused = reciprocal_rank_fusion(rankings, weights, self._fusion.k)
-        return Found(
-            tuple(
-                Candidate(
-                    chunk=chunks[chunk_id],
-                    similarity=similarity.get(chunk_id, -1.0),
-                    dense=chunk_id in rankings[DENSE],
-                    raw_score=score,
-                    score_label="rrf",
-                    hit_reason=_reason(chunk_id, rankings),
-                    hinted=chunk_id in rankings[HINT],
-                )
-                for chunk_id, score in fused
-            ),
-            foreign,
+        return tuple(
+            replace(
+                known[chunk_id],
+                raw_score=score,
+                hit_reason=_reason(ranks[chunk_id]),
+                ranks=tuple(ranks[chunk_id].items()),
+            )
+            for chunk_id, score in reciprocal_rank_fusion(rankings, weights, self._fusion.k)
         )
 
 
@@ -177,13 +195,18 @@ def cosine(a: Vector, b: Vector) -> float:
     return max(-1.0, min(1.0, sum(x * y for x, y in zip(a, b, strict=True))))
 
 
-def _reason(chunk_id: str, rankings: dict[str, list[str]]) -> str:
+def _ranks(rankings: Mapping[str, Sequence[str]]) -> dict[str, dict[str, int]]:
+    """By chunk the routes that found it, with its place in each."""
+    ranks: dict[str, dict[str, int]] = {}
+    for route, ranking in rankings.items():
+        for place, chunk_id in enumerate(ranking, start=1):
+            ranks.setdefault(chunk_id, {}).setdefault(route, place)
+    return ranks
+
+
+def _reason(ranks: Mapping[str, int]) -> str:
     """Which routes found it and at which rank: ``dense #3, bm25 #1``."""
-    return ", ".join(
-        f"{route} #{ranking.index(chunk_id) + 1}"
-        for route, ranking in rankings.items()
-        if chunk_id in ranking
-    )
+    return ", ".join(f"{route} #{place}" for route, place in ranks.items())
 
 
 def first_error(group: BaseExceptionGroup[GatewayError]) -> GatewayError:

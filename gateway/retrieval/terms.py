@@ -3,8 +3,8 @@
 import functools
 import re
 import threading
-from collections.abc import Iterator
-from itertools import pairwise
+from collections.abc import Iterable, Iterator
+from itertools import chain, pairwise
 
 import snowballstemmer
 
@@ -18,6 +18,8 @@ _TOKEN = re.compile(rf"[{_CJK}]+|[^\W_{_CJK}]+(?:[._\-][^\W_{_CJK}]+)*")
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 _PART = re.compile(r"[^\W_]+")
 _CJK_RUN = re.compile(rf"[{_CJK}]")
+#: longer ones come once and are not kept
+_WORD_CHARS = 64
 
 
 class _OfThread(threading.local):
@@ -57,21 +59,37 @@ def stem(word: str) -> str:
 
 def iter_terms(text: str) -> Iterator[str]:
     """Terms in order, with repeats: stems, whole codes, and character bigrams for CJK runs."""
-    for match in _TOKEN.finditer(join_thousands(text.lower())):
-        token = match.group()
-        if _CJK_RUN.match(token):
-            yield from _bigrams(token)
-            continue
-        parts = _PART.findall(token)
-        if len(parts) > 1:
-            yield token
-        for part in parts:
-            if part not in STOP_WORDS:
-                yield stem(part)
+    words = words_of(text.lower())
+    plain = text.isascii() and max(map(len, words), default=0) <= _WORD_CHARS
+    return chain.from_iterable(map(_of_word if plain else _of_token, words))
+
+
+def words_of(text: str) -> list[str]:
+    """Words and runs of CJK characters in order, as they are written."""
+    return _TOKEN.findall(join_thousands(text))
+
+
+def is_cjk(word: str) -> bool:
+    return not word.isascii() and _CJK_RUN.match(word) is not None
 
 
 def join_thousands(text: str) -> str:
-    return _THOUSANDS.sub("", text)
+    return _THOUSANDS.sub("", text) if "," in text else text
+
+
+def _of_token(token: str) -> Iterable[str]:
+    if is_cjk(token):
+        return _bigrams(token)
+    return _of_word(token) if len(token) <= _WORD_CHARS else _made_of(token)
+
+
+def _made_of(word: str) -> tuple[str, ...]:
+    parts = _PART.findall(word)
+    whole = (word,) if len(parts) > 1 else ()
+    return (*whole, *(stem(part) for part in parts if part not in STOP_WORDS))
+
+
+_of_word = functools.lru_cache(maxsize=65_536)(_made_of)
 
 
 def _bigrams(run: str) -> Iterator[str]:

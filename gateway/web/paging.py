@@ -9,6 +9,8 @@ import binascii
 import json
 from dataclasses import dataclass
 
+import orjson
+
 from gateway.errors import InvalidField
 from gateway.retrieval.chunk import stable_hash
 
@@ -57,7 +59,7 @@ class Listing:
 def _read(cursor: str) -> object:
     if len(cursor) > _MAX_CURSOR_CHARS or not cursor.isascii():
         return None
-    try:
-        return json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+    try:  # of deep nesting the standard library makes a RecursionError
+        return orjson.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
     except (binascii.Error, ValueError):
         return None

@@ -183,7 +183,7 @@ async def test_ctrl_c_stops_the_answer_and_the_model(
 
 
 async def test_passages_come_as_a_table_and_as_lines(gateway: GatewayProcess) -> None:
-    """`search`: the same passages for people and for programs; exit 0."""
+    """`search`: the same passages for people and for programs, and on stderr how they were found; exit 0."""
     env = told(gateway)
     command = ("search", "upload limit", "--kb", "handbook", "--top-k", "3")
     table, lines = await asyncio.gather(
@@ -195,7 +195,10 @@ async def test_passages_come_as_a_table_and_as_lines(gateway: GatewayProcess) ->
     assert "42 megabytes" in found["content"]
     assert "limits.md" in table.out
     assert f"{found['score']:.3f}" in table.out
-    assert "relevance: sufficient" in table.err
+    assert found["score_label"] in table.out.splitlines()[0]
+    for notes in (table.err, lines.err):
+        assert "relevance: sufficient, served by sdk (an embedded store has no other path)" in notes
+        assert "trace: " in notes
 
 
 PROBLEMS: dict[str, tuple[tuple[str, ...], tuple[str, ...], str]] = {

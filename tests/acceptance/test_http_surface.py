@@ -478,7 +478,7 @@ async def test_every_series_exists_at_zero_from_the_start() -> None:
         before = await metrics(gateway)
         assert {name: before.get(name) for name in SERIES} == dict.fromkeys(SERIES, 0.0)
         labels = {label for name in before for label in re.findall(r'(\w+)="', name)}
-        assert labels <= {"kind", "status", "name", "stage", "reason", "result", "code", "le"}
+        assert labels <= {"kind", "status", "name", "stage", "reason", "result", "code", "path", "le"}
         await gateway.ask()
         after = await metrics(gateway)
         assert set(after) == set(before)

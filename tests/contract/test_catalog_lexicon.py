@@ -1,17 +1,21 @@
-"""Contract of Lexicon: statistics of one revision, over the permitted classes only."""
+"""Contract of Lexicon: statistics of one revision, over what is permitted and valid only."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
+from gateway.access.authorizer import DocumentRef
 from gateway.context import Deadline
 from gateway.errors import DeadlineExceeded, NotFound
 from gateway.ingest.plan import ClassTerms, ReleasePlan
-from gateway.ingest.task import TaskClaim
+from gateway.ingest.references import DocumentTerms
+from gateway.ingest.task import Ending, TaskClaim, TaskKind, TaskState
 from gateway.release.model import ReleaseState
-from gateway.retrieval.lexicon import TermStatistics
+from gateway.retrieval.chunk import FOREVER
+from gateway.retrieval.lexicon import ALWAYS, TermStatistics, Validity
 from gateway.retrieval.query import ScopedQuery
+from gateway.stream.revocation import RevocationKind
 from tests.contract.catalog_world import CONFIG, HOSTILE_NAMES, SPACE, World, scope_of, upload
 
 #: a PostgreSQL database is kept for the whole module
@@ -31,10 +35,14 @@ async def _begun(world: World, tenant: str = "acme") -> tuple[TaskClaim, Release
 
 
 async def _ask(
-    world: World, plan: ReleasePlan, terms: Sequence[str], classes: Sequence[int] = (1, 2, 3)
+    world: World,
+    plan: ReleasePlan,
+    terms: Sequence[str],
+    classes: Sequence[int] = (1, 2, 3),
+    at: int | None = None,
 ) -> TermStatistics:
     scope = scope_of(plan.tenant, plan.kb_id, classes)
-    query = ScopedQuery(scope, plan.as_release(), at=int(world.clock()))
+    query = ScopedQuery(scope, plan.as_release(), at=int(world.clock()) if at is None else at)
     return await world.catalog.statistics(query, terms, Deadline.after(60_000))
 
 
@@ -153,3 +161,93 @@ async def test_hostile_terms_match_literally(world: World, term: str) -> None:
     assert await _ask(world, plan, [term]) == TermStatistics(10, {term: 1})
     await world.catalog.store_terms(claim, plan.kb_revision, [ClassTerms(1, 10, {"refund": 4})])
     assert await _ask(world, plan, [term]) == TermStatistics(10, {})
+
+
+# validity
+
+EMBARGO, EXPIRY = 2_000, 1_000
+DATED = (
+    ClassTerms(1, 10, {"refund": 4}),
+    ClassTerms(1, 3, {"refund": 1, "zebra": 3}, Validity(EMBARGO, FOREVER)),
+    ClassTerms(1, 2, {"zebra": 1}, Validity(0, EXPIRY)),
+    ClassTerms(2, 1, {"zebra": 1}, Validity(EMBARGO, EMBARGO + 1)),
+)
+
+
+@pytest.mark.parametrize("classes", [[1], range(1, 200)], ids=["listed", "counted-here"])
+@pytest.mark.parametrize(
+    ("at", "passages", "refund", "zebra"),
+    [(EXPIRY - 1, 12, 4, 1), (EXPIRY, 10, 4, 0), (EMBARGO - 1, 10, 4, 0), (EMBARGO + 1, 13, 5, 3)],
+    ids=["before-the-end", "at-the-end", "before-the-start", "afterwards"],
+)
+async def test_a_passage_out_of_its_time_leaves_no_trace(
+    world: World, classes: Sequence[int], at: int, passages: int, refund: int, zebra: int
+) -> None:
+    """Like one of a hidden class: neither its terms nor its passages are counted."""
+    claim, plan = await _begun(world)
+    await world.catalog.store_terms(claim, plan.kb_revision, DATED)
+    frequencies = {term: number for term, number in {"refund": refund, "zebra": zebra}.items() if number}
+    found = await _ask(world, plan, ["refund", "zebra"], classes, at)
+    assert found == TermStatistics(passages, frequencies)
+
+
+#: as what a release may count passages that are valid from EMBARGO on
+COUNTED = pytest.mark.parametrize(
+    "counted", [Validity(EMBARGO, FOREVER), ALWAYS], ids=["with-its-dates", "before-dates-were-counted"]
+)
+
+
+async def _released(world: World, counted: Validity) -> tuple[ReleasePlan, DocumentRef]:
+    """Two documents, ``late`` valid from EMBARGO on, in a release that counts its passage as ``counted``."""
+    late, _ = await world.import_ready(upload("late", valid_from=EMBARGO), upload("other"))
+    claim = await world.release_claim()
+    plan = await world.catalog.begin_release(claim, SPACE, CONFIG)
+    groups = {ALWAYS: 1, counted: 1} if counted != ALWAYS else {ALWAYS: 2}
+    terms = [ClassTerms(1, number, {"zebra": number}, validity) for validity, number in groups.items()]
+    await world.catalog.store_terms(claim, plan.kb_revision, terms)
+    for state in (ReleaseState.VALIDATING, ReleaseState.READY):
+        await world.catalog.advance_release(claim, plan.release_id, state)
+    await world.catalog.activate("acme", plan.release_id, None, claim)
+    await world.catalog.finish(claim, Ending(TaskState.SUCCEEDED))
+    return plan, late
+
+
+@COUNTED
+async def test_a_move_keeps_the_validity_under_which_passages_are_counted(
+    world: World, counted: Validity
+) -> None:
+    """Out of its class, and back with the same dates."""
+    plan, late = await _released(world, counted)
+    early = 1 if counted != ALWAYS else 2
+    record = await world.catalog.revoke("acme", RevocationKind.DOCUMENT, late.document_id, "leak", "olga")
+    await _moved(world, 0)
+    for at in (EMBARGO - 1, EMBARGO):
+        assert await _ask(world, plan, ["zebra"], at=at) == TermStatistics(1, {"zebra": 1})
+    await world.catalog.lift("acme", record.revocation_id)
+    await _moved(world, 1)
+    assert await _ask(world, plan, ["zebra"], at=EMBARGO - 1) == TermStatistics(early, {"zebra": early})
+    assert await _ask(world, plan, ["zebra"], at=EMBARGO) == TermStatistics(2, {"zebra": 2})
+
+
+async def _moved(world: World, acl_class: int) -> None:
+    claim = await world.claim()
+    assert claim.kind is TaskKind.MOVE
+    for plan in await world.catalog.begin_moves(claim):
+        await world.catalog.finish_move(claim, plan, ClassTerms(acl_class, 1, {"zebra": 1}))
+    await world.catalog.finish(claim, Ending(TaskState.SUCCEEDED))
+
+
+@COUNTED
+async def test_a_forgotten_document_is_taken_out_of_the_validity_it_was_counted_under(
+    world: World, counted: Validity
+) -> None:
+    """And out of no other."""
+    plan, late = await _released(world, counted)
+    await world.catalog.delete_document("acme", late.document_id)
+    claim = await world.catalog.claim("worker", 30.0, 5)
+    assert claim is not None
+    remains = await world.catalog.remains(claim)
+    assert remains is not None
+    await world.catalog.forget(claim, remains.holdings[0], DocumentTerms(1, {"zebra": 1}))
+    for at in (EMBARGO - 1, EMBARGO):
+        assert await _ask(world, plan, ["zebra"], at=at) == TermStatistics(1, {"zebra": 1})

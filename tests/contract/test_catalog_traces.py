@@ -36,6 +36,7 @@ def found(*refs: DocumentRef) -> Findings:
     return Findings(
         mode="auto",
         served_by="sdk",
+        fallback="embedded_store",
         category="hr",
         candidates=len(refs),
         dropped={"acl": 2, "expired": 1},

@@ -15,6 +15,11 @@ from tests.harness.world import World
 
 PATIENCE_S = 60
 LEAVE = "# Vacation\n\nEmployees get 30 days of vacation. Contractors get 12 days of vacation.\n"
+FAILOVER = "# Failover of the database\n\nWhat about database failover? It takes a minute.\n"
+ACCESS = "# Break-glass access\n\nA break-glass session lasts 60 minutes. It may reach every database.\n"
+#: passages of one section, each too long to share a passage with the next
+UPLOADS = "The upload limit is told on this page and the upload limit is what this page is about. " * 10
+WAITING = "Whoever sends more bytes waits: only forty-two files an hour are taken from one person. " * 10
 PARKING = "# Parking\n\nThe garage closes at nine in the evening.\n"
 FIRST = "How many vacation days do employees get?"
 FOLLOW_UP = "And for contractors?"
@@ -31,11 +36,25 @@ class Talk:
     async def ask(self, question: str, conversation: str | None = "talk", **token: Any) -> tuple[Any, str]:
         """What was searched in place of the question, and the answer's status."""
         fields: dict[str, Any] = {} if conversation is None else {"conversation_id": conversation}
+        events = await self._events(question, token, **fields)
+        return events[0].data["searched_for"], events[-1].data["status"]
+
+    async def sources(self, question: str) -> tuple[Any, set[str]]:
+        """What was searched in place of the question, and where the answer's evidence came from."""
+        events = await self._events(question, conversation_id="talk")
+        meta = events[0].data
+        return meta["searched_for"], {source["uri"] for source in meta["sources"]}
+
+    async def done(self, question: str) -> dict[str, Any]:
+        events = await self._events(question, conversation_id="talk")
+        return dict(events[-1].data)
+
+    async def _events(self, question: str, token: dict[str, Any] | None = None, **fields: Any) -> list[Any]:
         async with connected(self.port) as wire:
-            await wire.ask(self.world.token(**token), question, **fields)
+            await wire.ask(self.world.token(**(token or {})), question, **fields)
             events = await wire.all_events()
         await self.world.registry.idle()
-        return events[0].data["searched_for"], events[-1].data["status"]
+        return list(events)
 
     async def document(self, source: str) -> str:
         documents = await self.world.catalog.documents("acme", "handbook")
@@ -72,6 +91,51 @@ async def test_history_is_no_evidence() -> None:
             assert searched is not None
             assert status == "REFUSED_NO_EVIDENCE", bad
         assert talk.world.model.called == before
+
+
+async def test_a_follow_up_with_a_topic_of_its_own_rests_on_passages_about_it_alone() -> None:
+    """What is said of the topic before, in other passages, is neither evidence nor an answer."""
+    async with talking() as talk:
+        await talk.world.learn({"failover.md": FAILOVER, "access.md": ACCESS})
+        await talk.ask("How long does a break-glass session last?")
+        searched, sources = await talk.sources("What about database failover?")
+        assert searched == "What about database failover? (break-glass session last)"
+        assert sources == {"failover.md"}
+        before = talk.world.model.called
+        for bad in ("What about database backups?", "What about parental leave?"):
+            done = await talk.done(bad)
+            assert (done["status"], done["reasons"]) == ("REFUSED_NO_EVIDENCE", ["KEY_TERMS_NOT_COVERED"])
+        assert talk.world.model.called == before
+
+
+async def test_a_follow_up_gets_no_neighbours() -> None:
+    """What stands behind its passage may be about the question before."""
+    async with talking(rrf_dense_weight=0.1, evidence_passages=1) as talk:
+        await talk.world.learn({"limits.md": f"# Limits\n\n{UPLOADS}\n\n{WAITING}\n"})
+        for question, completed in (("What is the upload limit of a page?", True), ("And uploads?", False)):
+            assert (await talk.ask(question))[1] == "ANSWERED"
+            prompt = talk.world.model.prompts[-1].messages[1].content
+            assert UPLOADS.strip() in prompt
+            assert (WAITING.strip() in prompt) is completed
+
+
+async def test_a_question_that_names_nothing_is_searched_as_it_is() -> None:
+    """The answer before isn't given once more; and the next follow-up still leans on the question before."""
+    async with talking() as talk:
+        await talk.ask(FIRST)
+        for nothing in ("ok", "it it it", "Why?", "How long?", "为什么？"):
+            assert (await talk.ask(nothing))[0] is None
+        assert await talk.ask(FOLLOW_UP) == (SEARCHED, "ANSWERED")
+
+
+async def test_a_follow_up_leans_on_the_last_question_that_stands_alone() -> None:
+    """Not on another follow-up; and on a refused question rather than on an older one."""
+    async with talking() as talk:
+        await talk.ask(FIRST)
+        await talk.ask(FOLLOW_UP)
+        assert (await talk.ask("And for employees?"))[0] == "And for employees? (vacation days)"
+        assert await talk.ask("What is the capital of Mongolia?") == (None, "REFUSED_NO_EVIDENCE")
+        assert (await talk.ask(FOLLOW_UP))[0] == "And for contractors? (capital Mongolia)"
 
 
 async def test_a_conversation_is_bound_to_its_person() -> None:

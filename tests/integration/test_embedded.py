@@ -4,6 +4,7 @@ import json
 import math
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -13,6 +14,7 @@ import pytest
 from eval.gate import report
 from gateway.adapters.embedded.embedder import CALIBRATION, SPACE, BundledEmbedder
 from gateway.adapters.embedded.extractive import ExtractiveModel
+from gateway.adapters.embedded.rerank import bundled_weights
 from gateway.adapters.memory.models import FixedEmbedder, Gate, ScriptedModel
 from gateway.answer.citation import CitationStream, cite
 from gateway.answer.evidence import Evidence, GateSignals, decide
@@ -20,7 +22,10 @@ from gateway.answer.model import AnswerModel, ModelFinish, ModelUsage, TextPiece
 from gateway.answer.prompt import NO_SUPPORT_MARKER, Prompt, build_prompt
 from gateway.context import Deadline
 from gateway.errors import DeadlineExceeded, UpstreamFailed
+from gateway.evaluation.labelled import LabelledDataUnusable
+from gateway.evaluation.models import models_in_force
 from gateway.retrieval.embedding import Embedder, Vector
+from gateway.settings import Settings
 from tests.harness.chunks import sample_chunk
 
 ROLLBACK = """\
@@ -216,6 +221,39 @@ async def test_a_small_budget_still_gets_one_whole_sentence(embedder: BundledEmb
     assert await said(ExtractiveModel(embedder), prompt) == ["After 30 days a refund is not possible. [1]"]
 
 
+CONFLICTS = {
+    "en": (
+        "What is the deposit for a cargo bicycle?",
+        "The deposit for a cargo bicycle is 50 EUR.",
+        "For a cargo bicycle the deposit is 80 EUR.",
+    ),
+    "zh": ("货运自行车的押金是多少？", "货运自行车的押金为50元。", "货运自行车押金为80元。"),
+}
+BESIDE = "Cargo bicycles are kept in the yard. 货运自行车停在院子里。"
+
+
+@pytest.mark.parametrize("language", CONFLICTS)
+@pytest.mark.parametrize("tokens", [1, 500])
+async def test_of_two_values_none_is_said_alone(
+    embedder: BundledEmbedder, language: str, tokens: int
+) -> None:
+    """Sources that contradict each other are both quoted and cited, the first ones, whatever the budget."""
+    question, one, other = CONFLICTS[language]
+    prompt = ask(question, one, BESIDE, other, tokens=tokens)
+    text = "".join((await said(ExtractiveModel(embedder), prompt))[:2])
+    assert f"{one} [1]" in text
+    assert f"{other} [3]" in text
+
+
+async def test_a_document_does_not_contradict_itself(embedder: BundledEmbedder) -> None:
+    """Two passages of one document are a table, or an exception that its reader sees."""
+    question, one, other = CONFLICTS["en"]
+    first, second = passage(1, one), passage(2, other)
+    second = replace(second, chunk=replace(second.chunk, document_id=first.chunk.document_id))
+    prompt = build_prompt(question, (first, second), language="en", max_output_tokens=1)
+    assert len(await said(ExtractiveModel(embedder), prompt)) == 1
+
+
 async def test_usage_is_estimated_and_the_end_is_said(embedder: BundledEmbedder) -> None:
     """As any other model ends."""
     model = ExtractiveModel(embedder)
@@ -245,12 +283,14 @@ def test_the_calibration_command_reports_on_any_labelled_set(tmp_path: Path) -> 
     ]
     content = json.dumps({"passages": passages, "questions": questions})
     (tmp_path / "toy.json").write_text(content, encoding="utf-8")
-    made = report(tmp_path)
+    with models_in_force(Settings()) as models:
+        made = report(tmp_path, models)
     assert made["retrieval"]["toy"]["rrf"]["recall@5"] == 1
-    judged = made["held_out_fitted"]["toy"]
-    assert (judged["auc"], judged["false_accepts"]) == (1, 0)
-    with pytest.raises(FileNotFoundError):
-        report(tmp_path / "none")
+    assert made["held_out_fitted"].keys() == {"fused", bundled_weights().version}
+    for judged in made["held_out_fitted"].values():
+        assert (judged["toy"]["auc"], judged["toy"]["false_accepts"]) == (1, 0)
+        with pytest.raises(LabelledDataUnusable):
+            report(tmp_path / "none", models)
 
 
 async def test_a_scripted_model_waits_where_it_is_told() -> None:

@@ -94,3 +94,6 @@ def test_figures_of_the_small_set_have_not_dropped_beyond_noise(target: Target) 
     assert all(one.paired for one in differences)
     assert not [one for one in differences if one.worse], table(differences)
     assert found["sets"]["depot"]["errors"] == {}
+    # the reranker was in force throughout, and says so
+    assert found["sets"]["depot"]["searches ranked by"].keys() == {"rerank"}
+    assert found["sets"]["depot"]["reranks skipped"] == {}

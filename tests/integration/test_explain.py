@@ -3,7 +3,7 @@
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import anyio
@@ -104,14 +104,21 @@ async def test_a_reader_of_his_refusal_sees_why() -> None:
     assert "asked_by" not in told
 
 
-async def test_every_threshold_of_the_gate_is_told_by_name() -> None:
-    """Passed or failed, with its number where it has one."""
+async def test_every_threshold_of_the_gate_is_told_by_name_and_its_numbers_to_operators() -> None:
+    """Of a question and of a trace, stored or not: they weigh words by how often documents have them."""
     async with desk() as here:
         request_id, _, _ = await here.ask(bob(here), NOWHERE)
-        checks = (await here.explain(bob(here), request_id=request_id))["found"]["checks"]
-    assert checks
-    assert {one["passed"] for one in checks} == {True, False}
-    assert all(set(one) == {"name", "passed", "value", "threshold"} for one in checks)
+        fresh = await here.explain(bob(here), question=NOWHERE)
+        waiting = await here.explain(bob(here), request_id=request_id)
+        await here.world.services.traces.flush()
+        stored = await here.explain(bob(here), request_id=request_id)
+        inside = await here.explain(bob(here, "ask", "operate"), request_id=request_id)
+    for found in (fresh["found"], waiting["found"], stored["found"]):
+        assert "score" not in found
+        assert {one["passed"] for one in found["checks"]} == {True, False}
+        assert all(set(one) == {"name", "passed"} for one in found["checks"])
+    assert isinstance(inside["found"]["score"], float)
+    assert all(set(one) == {"name", "passed", "value", "threshold"} for one in inside["found"]["checks"])
 
 
 async def test_a_trace_is_missing_for_everybody_else() -> None:
@@ -155,14 +162,15 @@ async def test_a_trace_forgets_for_its_asker_what_he_may_not_see_any_more() -> N
         await here.change("vault.md", ["user:olga"])
         after = await here.explain(ann(here), request_id=request_id)
         reader = Principal("acme", "ann", frozenset({"staff", "board"}), frozenset({"ask"}), 4e9)
-        left = await here.world.services.explainer.recorded(
-            reader, Deadline.after(60_000), request_id=request_id
-        )
+        deadline, explainer = Deadline.after(60_000), here.world.services.explainer
+        record = await explainer.recorded(reader, deadline, request_id=request_id)
+        left = await explainer.explain(reader, record, deadline)
         await here.change("vault.md", ["group:board"])
         assert await here.explain(ann(here), request_id=request_id) == before
     assert before["found"]["passages"] == 2
     one, found = before["search"], left.findings
-    assert found == Findings(mode=one["mode"], served_by=one["served_by"], passages=found.passages)
+    kept = Findings(mode=one["mode"], served_by=one["served_by"], fallback=found.fallback)
+    assert found == replace(kept, passages=found.passages)
     assert [one["title"] for one in after["passages"]] == ["Limits"]
     assert after["found"] is None
     assert after["may_see"]["documents"] == 1

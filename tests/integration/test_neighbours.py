@@ -46,3 +46,14 @@ async def test_a_text_that_several_documents_have_is_evidence_once() -> None:
     prompt, events = await answered(world)
     assert len(events[0].data["sources"]) == 2
     assert prompt.count(FIRST.strip()) == 1
+
+
+async def test_the_same_words_under_another_heading_are_no_copy() -> None:
+    """Whose limit it is stands in the heading alone; of both that have it one speaks."""
+    world = World(evidence_passages=4, evidence_neighbours=0)
+    rule = "The upload limit is 42 megabytes.\n"
+    names = {"staff.md": "Staff", "guests.md": "Guests", "copy.md": "Guests"}
+    await world.learn({source: f"# {name}\n\n{rule}" for source, name in names.items()})
+    prompt, events = await answered(world)
+    assert sorted(source["title"] for source in events[0].data["sources"]) == ["Guests", "Staff"]
+    assert prompt.count(rule.strip()) == 2

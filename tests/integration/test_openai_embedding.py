@@ -15,7 +15,6 @@ from typing import Any
 import anyio
 import pytest
 
-from eval.gate import main as calibrate
 from gateway.access.classes import Acl
 from gateway.adapters.embedded.calibration import load_calibration
 from gateway.adapters.embedded.embedder import SPACE
@@ -23,6 +22,7 @@ from gateway.adapters.memory.catalog import MemoryCatalog
 from gateway.adapters.memory.objects import MemoryObjects
 from gateway.adapters.memory.vectors import MemoryVectors
 from gateway.adapters.openai.embedding import OpenAIEmbedder, space_of
+from gateway.cli import app
 from gateway.context import Deadline
 from gateway.errors import (
     ConfigurationError,
@@ -378,11 +378,12 @@ async def test_an_endpoint_that_serves_the_bundled_model_makes_the_bundled_space
     assert space_of(SPACE.model, 128) != SPACE
 
 
-async def test_the_calibration_command_fits_an_endpoints_space(
+async def test_the_calibration_command_fits_the_models_in_force(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With the key from the environment, and into a file that a process of that space starts with."""
-    monkeypatch.setenv("GATEWAY_EMBEDDING_API_KEY", SECRET)
+    """Embedder and reranker of the settings, with their keys, into a file that a process of that space starts
+    with: thresholds for the reranker's order, and for the one that counts when it is skipped.
+    """
     topics = ["refund money customer", "rocket oxygen engine", "bread flour oven", "violin string bow"]
     labelled = {
         "passages": [{"id": i, "title": t.split()[0], "text": f"All of {t}."} for i, t in enumerate(topics)],
@@ -395,19 +396,25 @@ async def test_the_calibration_command_fits_an_endpoints_space(
     (tmp_path / "toy.json").write_text(json.dumps(labelled), encoding="utf-8")
     fit = tmp_path / "fit"
     async with serve_stub() as stub:
-        place = [
-            "--embedding-base-url",
-            stub.base_url,
-            "--embedding-name",
-            NAME,
-            "--embedding-dimension",
-            "256",
-        ]
-        await asyncio.to_thread(calibrate, ["--data", str(tmp_path), "--write", str(fit), *place])
+        in_force = {
+            "EMBEDDING_BASE_URL": stub.base_url,
+            "EMBEDDING_NAME": NAME,
+            "EMBEDDING_DIMENSION": "256",
+            "EMBEDDING_API_KEY": SECRET,
+            "RERANK_URL": f"{stub.base_url}/rerank",
+            "RERANK_NAME": "judge",
+            "RERANK_API_KEY": SECRET,
+        }
+        for name, value in in_force.items():
+            monkeypatch.setenv(f"GATEWAY_{name}", value)
+        options = ["eval", "--data", str(tmp_path), "--calibrate", str(fit)]
+        await asyncio.to_thread(app, options, standalone_mode=False)
         assert {call.authorization for call in stub.calls} == {f"Bearer {SECRET}"}
     printed = json.loads(capsys.readouterr().out)
-    assert asdict(load_calibration(fit, space_of(NAME, 256))) == printed["written"]
+    written = load_calibration(fit, space_of(NAME, 256))
+    assert json.loads(json.dumps(asdict(written))) == printed["written"]
     assert printed["space"] == space_of(NAME, 256).space_id
+    assert [gate.reranker for gate in written.gates] == ["", "endpoint/judge/title-breadcrumb-content/1"]
 
 
 async def test_text_too_sensitive_for_the_endpoint_never_reaches_it() -> None:

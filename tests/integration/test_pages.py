@@ -74,7 +74,8 @@ async def test_a_cursor_of_another_list_is_refused() -> None:
             _, wiki = await _get(port, world, "/v1/documents?knowledge_base=wiki&limit=1")
             _, foreign = await _get(port, world, mine, tenant="globex")
             forged = base64.urlsafe_b64encode(json.dumps(["x", "a"]).encode()).decode()
-            cursors = [wiki["next_cursor"], foreign["next_cursor"], forged, "", "[]", "é", "a" * 9000]
+            nested = base64.urlsafe_b64encode(b"[" * 6000).decode()
+            cursors = [nested, wiki["next_cursor"], foreign["next_cursor"], forged, "", "[]", "é", "a" * 9000]
             for cursor in cursors:
                 status, problem = await _get(port, world, f"{mine}&cursor={quote(cursor)}")
                 assert (status, problem["code"]) == (400, "invalid_field"), cursor

@@ -1,7 +1,7 @@
 """Answers and searches with a reranker: what it may see, what becomes of its order, and what if it can't."""
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -59,12 +59,13 @@ async def asked(world: World, port: int) -> list[StreamEvent]:
     return events
 
 
-async def searched(world: World, port: int) -> dict[str, Any]:
+async def searched(world: World, port: int, more: str = "", *, scopes: Sequence[str] = ("ask",)) -> Any:
+    """The answer's body, or of a refusal its status and code."""
     with anyio.fail_after(PATIENCE_S):
-        path = f"/v1/search?query={quote(QUESTION)}&knowledge_base=handbook"
-        head, body = await request(port, "GET", path, token=world.token())
-    assert head.status == 200
-    return dict(json.loads(body))
+        path = f"/v1/search?query={quote(QUESTION)}&knowledge_base=handbook{more}"
+        head, body = await request(port, "GET", path, token=world.token(scopes=scopes))
+    found = json.loads(body)
+    return found if head.status == 200 else (head.status, found["code"])
 
 
 async def metrics(port: int) -> str:
@@ -139,18 +140,40 @@ async def test_without_thresholds_for_the_fused_order_nothing_is_guessed() -> No
         assert (await asked(world, port))[-1].data["status"] == "ANSWERED"
 
 
-async def test_a_reranker_that_no_thresholds_are_fitted_for_ranks_searches_alone() -> None:
-    """Its thresholds can be fitted from those; until then no answer waits for it or is worse for it."""
+async def test_a_search_comes_in_the_order_of_an_answer() -> None:
+    """Where thresholds are fitted for another order it isn't reranked, and is judged by them."""
     reranker = Opposite(version="new/1")
     async with gateway(reranker, open_gate(VERSION)) as (world, port):
         events = await asked(world, port)
-        assert (labels(events), reranker.seen) == (["rrf", "rrf"], [])
-        assert events[-1].data["cacheable"] is True
         found = await searched(world, port)
         body = await metrics(port)
+    assert reranker.seen == []
+    assert (labels(events), events[-1].data["cacheable"]) == (["rrf", "rrf"], True)
+    assert [result["score_label"] for result in found["results"]] == ["rrf", "rrf"]
+    assert titles(found["results"]) == titles(events[0].data["sources"])
+    assert found["relevance"] == "sufficient"
+    assert 'gateway_rerank_skips_total{reason="not_calibrated"} 2.0' in body
+
+
+async def test_an_operator_may_have_a_search_reranked_without_thresholds() -> None:
+    """They are fitted from it. It is asked for by name, and by nobody else."""
+    reranker = Opposite(version="new/1")
+    async with gateway(reranker, open_gate(VERSION)) as (world, port):
+        found = await searched(world, port, "&rerank=always", scopes=("ask", "operate"))
+        assert await searched(world, port, "&rerank=always") == (403, "scope_missing")
+        assert await searched(world, port, "&rerank=never") == (400, "invalid_field")
+    assert len(reranker.seen) == 1
+    assert [result["score_label"] for result in found["results"]] == ["rerank", "rerank"]
+    assert (found["relevance"], "gate" in found) == ("uncalibrated", False)
+
+
+async def test_where_nothing_is_calibrated_a_search_is_reranked() -> None:
+    """No answer comes of it, and a better order is all that can be had."""
+    reranker = Opposite(version="new/1")
+    async with gateway(reranker, replace(OPEN_GATE, bias=None)) as (world, port):
+        found = await searched(world, port)
     assert [result["score_label"] for result in found["results"]] == ["rerank", "rerank"]
     assert found["relevance"] == "uncalibrated"
-    assert 'gateway_rerank_skips_total{reason="not_calibrated"} 1.0' in body
 
 
 @asynccontextmanager

@@ -96,6 +96,16 @@ class Asker:
         _, events = await ask(self.port, self.token, question, **fields)
         return events[-1].data
 
+    async def explain(self, trace_id: str) -> Any:
+        """How the search was done, as it was stored."""
+        await self.world.services.traces.flush()
+        content = json.dumps({"trace_id": trace_id}).encode()
+        headers = {"Content-Type": "application/json"}
+        _, body = await request(
+            self.port, "POST", "/v1/explain", token=self.token, body=content, headers=headers
+        )
+        return json.loads(body)["search"]
+
     def counted(self, line: str) -> float:
         """One series of the metrics, as it stands."""
         told = self.world.services.metrics.exposition().decode().splitlines()
@@ -122,7 +132,7 @@ async def ann(request: pytest.FixtureRequest) -> AsyncIterator[Asker]:
 
 
 async def test_a_search_and_an_answer_take_the_path_of_the_setting(ann: Asker) -> None:
-    """And results and metrics say so; a mode that is asked for wins."""
+    """And results, metrics and the trace say so; a mode that is asked for wins."""
     path = f'gateway_retrieval_paths_total{{path="{ann.path.served_by}"}}'
     reason = f'gateway_retrieval_fallbacks_total{{reason="{ann.path.fallback}"}}'
     before = ann.counted(path)
@@ -136,6 +146,8 @@ async def test_a_search_and_an_answer_take_the_path_of_the_setting(ann: Asker) -
     _, named = await ann.search(mode="sdk")
     assert (named["mode"], named["served_by"], named["fallback"]) == ("sdk", "sdk", None)
     assert named["results"] == found["results"]
+    kept = await ann.explain(found["trace_id"])
+    assert (kept["mode"], kept["served_by"], kept["fallback"]) == told
 
 
 async def test_without_one_permitted_name_nothing_is_found(ann: Asker) -> None:

@@ -186,14 +186,16 @@ def test_what_the_command_writes_is_read_back_and_a_useless_fit_is_not_written(t
     assert load_calibration(tmp_path / "fit.json", OTHER) == config
 
 
-@pytest.mark.parametrize("given", ["url", "name", "dimension"])
-def test_the_command_wants_an_endpoint_whole(given: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """A name alone would quietly fit another model."""
-    options = {"url": "--embedding-base-url=http://h/v1", "name": "--embedding-name=m"}
-    options["dimension"] = "--embedding-dimension=8"
-    with pytest.raises(SystemExit):
-        main(["--data", "nowhere", options[given]])
-    assert "--embedding-dimension" in capsys.readouterr().err
+@pytest.mark.parametrize("missing", ["EMBEDDING_NAME", "EMBEDDING_DIMENSION", "RERANK_NAME"])
+def test_the_command_wants_an_endpoint_whole(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else it would quietly fit another model; nothing is read before."""
+    whole = {"EMBEDDING_BASE_URL": "http://h/v1", "EMBEDDING_NAME": "m", "EMBEDDING_DIMENSION": "8"}
+    whole |= {"RERANK_URL": "http://h/rerank", "RERANK_NAME": "r"}
+    for name, value in whole.items():
+        if name != missing:
+            monkeypatch.setenv(f"GATEWAY_{name}", value)
+    with pytest.raises(ConfigurationError, match=f"GATEWAY_{missing} is not set"):
+        main(["--data", "nowhere"])
 
 
 def test_a_release_without_thresholds_decides_nothing() -> None:

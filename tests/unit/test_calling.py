@@ -37,6 +37,14 @@ async def test_a_call_that_works_is_made_once_and_settled_as_stated() -> None:
     assert bench.counted("gateway_model_retries_total", kind="same_endpoint") == 0
 
 
+async def test_a_model_that_declines_in_its_own_words_has_given_no_sure_answer() -> None:
+    """Its text has gone out by then: it stays an answer, which nothing supports and nobody keeps."""
+    bench = Bench(working("The passages do not ", "mention a price [1]."))
+    generated = await bench.answer()
+    assert (generated.no_support, generated.sure, generated.cacheable) == (False, False, False)
+    assert await bench.sent() == "The passages do not mention a price [1]."
+
+
 @by_fault
 async def test_a_call_that_fails_before_its_first_text_is_repeated_once(fault: GatewayError) -> None:
     """The failed call is settled before the next one is reserved, under a key of its own."""

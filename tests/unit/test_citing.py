@@ -7,7 +7,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from gateway.answer.citation import cite_all
+from gateway.answer.citation import cite_all, uncited
 from gateway.answer.citing import Citing
 from gateway.answer.evidence import Evidence
 from gateway.answer.generation import Generated
@@ -53,7 +53,9 @@ async def reached(passage: Watched) -> None:
 async def test_a_short_answer_is_read_where_it_is() -> None:
     """A thread would take longer than the reading."""
     passage = Watched()
-    (cited,) = await Citing().citations(answer("Refunds are paid within 14 days [1]."), evidence(passage))
+    found = await Citing().citations(answer("Refunds are paid within 14 days [1]."), evidence(passage))
+    (cited,) = found.sources
+    assert found.uncited == 0
     assert (cited.quote, cited.supported) == (PASSAGE, True)
     assert passage.reader == threading.get_ident()
 
@@ -64,7 +66,7 @@ async def test_a_long_answer_does_not_hold_up_the_others() -> None:
     found: list[CitedSource] = []
 
     async def cite() -> None:
-        found.extend(await Citing().citations(answer(LONG), evidence(passage)))
+        found.extend((await Citing().citations(answer(LONG), evidence(passage))).sources)
 
     with anyio.fail_after(PATIENCE_S):
         async with anyio.create_task_group() as tasks:
@@ -117,4 +119,5 @@ def test_no_text_takes_the_square_of_its_length(text: str) -> None:
     """Half a minute each, and no thread helps: an expression keeps the interpreter to its end."""
     before = time.thread_time()
     assert len(cite_all(text + " [1]", {1: (sample_chunk(PASSAGE),)})) == 1
+    assert uncited(text) >= 0
     assert time.thread_time() - before < PATIENCE_S / 2

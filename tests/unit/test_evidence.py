@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.adapters.embedded.embedder import CALIBRATION
+from gateway.adapters.embedded.rerank import bundled_weights
 from gateway.answer.evidence import WEIGHED, GateSignals, RefusalReason, decide
 from gateway.errors import NotCalibrated
 from gateway.release.model import GateFit, RetrievalConfig
@@ -18,7 +19,7 @@ NOTHING = GateSignals(0, 0, None, 0.0)
 
 
 @pytest.mark.parametrize("similarity", [None, 0.0, -1e-9, -0.5, -1.0, math.nan])
-@pytest.mark.parametrize("reranker", ["", "linear-1"])
+@pytest.mark.parametrize("reranker", ["", bundled_weights().version])
 def test_orthogonal_and_opposite_vectors_are_never_sufficient(
     similarity: float | None, reranker: str
 ) -> None:
@@ -90,5 +91,5 @@ def test_a_release_of_before_is_judged_by_its_own_thresholds() -> None:
 
 def test_the_bundled_thresholds_weigh_signals_that_there_are() -> None:
     """For the fused order and for the bundled reranker's."""
-    assert {gate.reranker for gate in CALIBRATION.gates} == {"", "linear-1"}
+    assert {gate.reranker for gate in CALIBRATION.gates} == {"", bundled_weights().version}
     assert all(name in WEIGHED for gate in CALIBRATION.gates for name, _ in gate.weights)

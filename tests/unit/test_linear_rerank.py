@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from gateway.adapters.embedded.embedder import SPACE
 from gateway.adapters.embedded.features import FEATURES, Reading, WordVectors, features
 from gateway.adapters.embedded.rerank import CLOSE, LinearReranker, bundled_weights, weights_from
+from gateway.adapters.memory.rerank import WordReranker
 from gateway.context import Deadline
 from gateway.errors import ConfigurationError, DeadlineExceeded, RerankerUnavailable
 from gateway.evaluation.choice import Choice, fit
@@ -47,6 +48,19 @@ class HashedEmbedder:
             row[ord(letter) % SPACE.dimension] += 1
         row /= np.linalg.norm(row)
         return row * np.float32("nan") if "broken" in text else row
+
+
+class Slow(HashedEmbedder):
+    """Its first call takes all the time there is."""
+
+    def __init__(self, deadline: Deadline) -> None:
+        self.calls, self._deadline = 0, deadline
+
+    def vectors(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        self.calls += 1
+        while self._deadline.remaining():
+            pass
+        return super().vectors(texts)
 
 
 def candidate(content: str, similarity: float = 0.5, title: str = "Town") -> Candidate:
@@ -149,6 +163,54 @@ async def test_a_deadline_that_has_passed_is_named() -> None:
     assert late.value.stage == "rerank"
 
 
+async def test_a_question_out_of_time_ends_before_its_next_passage() -> None:
+    """What nobody waits for must not keep a core busy."""
+    deadline = Deadline.after(50)
+    embedder = Slow(deadline)
+    linear = LinearReranker(embedder, bundled_weights())
+    with pytest.raises(DeadlineExceeded) as late:
+        await linear.scores(QUESTION, [candidate(RIGHT), candidate(AWAY)], STATISTICS, deadline)
+    assert (late.value.stage, embedder.calls) == ("rerank", 1)
+
+
+@pytest.mark.parametrize("in_process", [True, False])
+def test_in_this_process_one_question_at_a_time_is_ranked(in_process: bool) -> None:
+    """An endpoint has as many places as its settings say."""
+    world = World(reranker=reranker() if in_process else WordReranker(), rerank_concurrency=5)
+    (places,) = [bulkhead.size for bulkhead in world.services.bulkheads if bulkhead.name == "rerank"]
+    assert places == (1 if in_process else 5)
+
+
+class Here(WordReranker):
+    """In this process."""
+
+    @property
+    def in_process(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("kind", "asked"), [(Here, 2), (WordReranker, 1)])
+async def test_only_an_endpoint_that_fails_is_left_alone(kind: type[WordReranker], asked: int) -> None:
+    """What runs here is asked again each time."""
+    failing = kind(error=RerankerUnavailable("down"))
+    world = World(reranker=failing, config=open_gate(failing.version), breaker_failures=1)
+    await world.learn({"right.md": RIGHT})
+    async with serving_world(world) as port:
+        for _ in range(2):
+            path = f"/v1/search?query={quote(QUESTION)}&knowledge_base=handbook"
+            head, _ = await request(port, "GET", path, token=world.token())
+            assert head.status == 200
+    assert len(failing.seen) == asked
+
+
+def test_word_vectors_are_those_of_the_embedder_however_few_are_kept() -> None:
+    """Also when more are asked for than it keeps."""
+    vectors = HashedEmbedder().vectors
+    words = WordVectors(vectors, kept=3)
+    for asked in (["a", "b"], ["b", "c"], ["d", "a"], ["a", "b", "c", "d", "e"], ["e", "d", "c"]):
+        assert np.array_equal(words(asked), vectors(asked))
+
+
 def test_the_bundled_weights_are_for_the_bundled_space_and_every_feature() -> None:
     """And the reranker says their version and its embedder's clearance."""
     weights = bundled_weights()
@@ -177,6 +239,18 @@ def test_weights_that_are_not_whole_are_refused(changed: dict[str, object]) -> N
     for text in ("", "[]", "{}"):
         with pytest.raises(ConfigurationError):
             weights_from(text)
+
+
+def test_other_weights_are_another_version() -> None:
+    """Thresholds that were fitted for the one order aren't taken for the other."""
+    good = {"version": "v", "space_id": "s", "weights": dict.fromkeys(FEATURES, 1.0)}
+    versions = [
+        weights_from(json.dumps(good | {"weights": dict.fromkeys(FEATURES, 1.0) | changed})).version
+        for changed in ({}, {"bm25": 1.0}, {"bm25": 1.01}, {"dense": 1.01})
+    ]
+    assert versions[0] == versions[1]
+    assert len(set(versions)) == 3
+    assert all(version.startswith("v-") for version in versions)
 
 
 def test_weights_of_another_space_are_refused() -> None:

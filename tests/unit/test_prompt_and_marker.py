@@ -159,6 +159,25 @@ def test_only_whole_passages_go_in_and_none_is_skipped_for_a_later_one() -> None
     assert fit_evidence(items, "q" * 4000, context_tokens=700, output_tokens=100) == ()
 
 
+@pytest.mark.parametrize(
+    ("statement", "qualifier"),
+    [
+        ("Refunds are paid within 14 days.", "This holds only for orders below 500 EUR."),
+        ("退款在14天内完成。", "此规定仅适用于500元以下的订单。"),
+    ],
+)
+def test_a_condition_stays_with_its_statement_or_both_go(statement: str, qualifier: str) -> None:
+    """At every size of the context: an answer without the condition would be wrong."""
+    item = evidence(1, f"{statement}\n\n{qualifier}")
+    seen = set()
+    for tokens in range(500, 640):
+        kept = fit_evidence([item], "What?", context_tokens=tokens, output_tokens=50)
+        prompt = prompt_of(*kept)[1]
+        assert (statement in prompt) == (qualifier in prompt)
+        seen.add(statement in prompt)
+    assert seen == {True, False}
+
+
 # -- the marker --------------------------------------------------------------------------------------
 
 

@@ -129,9 +129,7 @@ def test_the_bundled_spaces_collection_keeps_its_name() -> None:
 
 PLAIN = RetrievalConfig("v", 3.7, 11.5, 6.6, 0.2)
 FUSED = GateFit((("coverage", 2.0),), 0.5, 0.1)
-RERANKED = GateFit(
-    (("coverage", 1.0), ("top_similarity", 3.0)), 0.7, reranker="linear-1", limits=(("doubt", 0.5),)
-)
+RERANKED = GateFit((("coverage", 1.0), ("top_similarity", 3.0)), 0.7, reranker="linear-1")
 
 
 def test_each_order_of_passages_has_its_own_thresholds() -> None:

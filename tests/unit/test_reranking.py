@@ -10,7 +10,7 @@ from gateway.adapters.memory.models import Gate
 from gateway.adapters.memory.rerank import WordReranker
 from gateway.admission.breaker import Breaker, BreakerState
 from gateway.admission.bulkhead import Bulkhead
-from gateway.answer.reranking import Ranked, Reranking
+from gateway.answer.reranking import MOST, Ranked, Reranking
 from gateway.context import Deadline
 from gateway.errors import GatewayError, RerankerUnavailable
 from gateway.observe.hooks import RerankSkip, Stage
@@ -42,12 +42,14 @@ class Bench:
         cap_ms: int = LONG_MS,
         places: int = 1,
         risk: RiskPolicy = RiskPolicy.MARK,
+        guarded: bool = True,
     ) -> None:
         self.reranker = reranker
         self.now = 0.0
         self.bulkhead = Bulkhead("rerank", places, wait_ms=0)
         self.breaker = Breaker(FAILURES, open_s=5, clock=lambda: self.now)
-        self.step = Reranking(reranker, self.bulkhead, self.breaker, cap_ms=cap_ms, risk=risk)
+        breaker = self.breaker if guarded else None
+        self.step = Reranking(reranker, self.bulkhead, breaker, cap_ms=cap_ms, risk=risk)
 
     async def run(self, *contents: str | Candidate, total_ms: float = LONG_MS) -> Ranked:
         trace = Trace("req", "trace", Metrics(close_reasons=(), statuses=()))
@@ -208,3 +210,26 @@ async def test_a_cancel_gives_everything_back() -> None:
             group.cancel_scope.cancel()
     assert bench.bulkhead.in_use == 0
     assert bench.breaker.admits
+
+
+async def test_one_without_a_breaker_is_asked_each_time() -> None:
+    """In this process it is slow when its callers are many: that must not switch it off for those after."""
+    bench = Bench(WordReranker(hold=Gate()), cap_ms=1, guarded=False)
+    for _ in range(2 * FAILURES):
+        assert (await bench.run("a")).skipped is RerankSkip.TOO_SLOW
+    bench = Bench(WordReranker(error=RerankerUnavailable("down")), guarded=False)
+    for _ in range(2 * FAILURES):
+        assert (await bench.run("a")).skipped is RerankSkip.UNAVAILABLE
+    bench.reranker.error = None
+    assert (await bench.run("a")).skipped is None
+
+
+async def test_no_more_than_the_first_are_sent() -> None:
+    """The rest stay behind them in their order, before those that are withheld."""
+    bench = Bench(WordReranker(fixed={f"{n}": n for n in range(MOST + 2)}), risk=RiskPolicy.WITHHOLD)
+    risky = candidate("risky", risk=(INJECTION_LIKE,))
+    found = await bench.run(risky, *(f"{n}" for n in range(MOST + 2)))
+    assert len(bench.reranker.seen[0]) == MOST
+    assert contents(found.candidates)[:2] == [f"{MOST - 1}", f"{MOST - 2}"]
+    assert contents(found.candidates)[MOST:] == [f"{MOST}", f"{MOST + 1}", "risky"]
+    assert [c.score_label for c in found.candidates[MOST:]] == ["rrf"] * 3

@@ -2,7 +2,8 @@
 
 import pytest
 
-from gateway.answer.amounts import amounts, same_amounts
+from gateway.answer.amounts import amounts, numbers, same_amounts
+from gateway.answer.numerals import in_digits
 from gateway.answer.opposites import turned_round
 from gateway.answer.quote import QuotablePassage, supported
 
@@ -22,6 +23,13 @@ LIMITS = (
         ("Refunds cost $5", "Refunds cost 5 €."),
         ("保修期为3年", "保修期为3个月。"),
         ("系统允许导出数据", "系统禁止导出数据。"),
+        ("Requests are answered within five days", "Requests are answered within six days."),
+        ("The badge is valid for one year", "The badge is valid for two years."),
+        ("A team has up to twenty-five members", "A team has up to twenty members."),
+        ("保修期为两年", "保修期为三年。"),
+        ("保修期为两年半", "保修期为两年。"),
+        ("试用期为半年", "试用期为一年。"),
+        ("押金为合同金额的百分之五", "押金为合同金额的百分之十。"),
     ],
 )
 def test_a_statement_that_changes_what_counts_is_not_supported(sentence: str, quote: str) -> None:
@@ -38,6 +46,10 @@ def test_a_statement_that_changes_what_counts_is_not_supported(sentence: str, qu
         ("Uploads are refunded within 14 days", "Uploads are refunded within 14 days of the order."),
         ("It opens before noon and closes after six", "It opens before noon and closes after six."),
         ("保修期为三年", "保修期为三年。"),
+        ("保修期为三年，到期为止", "保修期为3年，到期为止。"),
+        ("A team has two members at most", "A team has at most 2 members."),
+        ("One of the guards opens the gate", "A guard opens the gate: one of them."),
+        ("One of the guards opens the gate", "The guards open the gate of one of the yards."),
     ],
 )
 def test_another_spelling_of_the_same_is_supported(sentence: str, quote: str) -> None:
@@ -56,6 +68,32 @@ def test_amounts_are_read_with_their_units() -> None:
     """One name a unit, whatever it is called."""
     assert amounts("5 GB, $7 and 3 天") == {("5", "gb"), ("7", "usd"), ("3", "d")}
     assert same_amounts("no number at all", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "digits"),
+    [
+        ("within twenty-five days", "within 25 days"),
+        ("Two hundred and five euros", "205 euros"),
+        ("a hundred users", "100 users"),
+        ("one working day", "1 working day"),
+        ("one of them, someone, no one", "one of them, someone, no one"),
+        ("一百二十天内", "120天内"),
+        ("三个月、十五分钟、二十名", "3个月、15分钟、20名"),
+        ("二〇二四年", "2024年"),
+        ("两年半", "2.5年"),
+        ("半小时", "0.5小时"),
+        ("一些人十分重视统一日志，哪一年，三四天", "一些人十分重视统一日志，哪一年，三四天"),
+    ],
+)
+def test_a_number_in_words_is_read_as_digits(words: str, digits: str) -> None:
+    """Where it counts something: words that only contain one stay."""
+    assert in_digits(words) == digits
+
+
+def test_a_number_word_of_a_question_names_no_amount() -> None:
+    """ "Which two areas" asks for two things, and a passage need not count them."""
+    assert numbers("Which two areas grew by 2.5 % to 1,000?") == {"2.5", "1000"}
 
 
 def test_a_word_beside_its_opposite_turns_nothing_round() -> None:

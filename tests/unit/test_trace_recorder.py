@@ -121,3 +121,42 @@ async def test_what_a_catalog_that_is_down_can_not_take_is_dropped_and_counted()
     await traces.flush()
     assert dropped == [2]
     assert [await store.trace("acme", trace_id=f"{n}") is not None for n in (1, 2, 3)] == [False, False, True]
+
+
+async def test_a_flush_waits_for_what_is_being_stored() -> None:
+    """Also when nothing else waits: whoever erases would else be before it."""
+    store = Store()
+    store.gate = anyio.Event()
+    traces = recorder(store, [])
+    traces.offer(record(1))
+    with anyio.fail_after(PATIENCE_S):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(traces.run)
+            await store.asked.wait()
+            with anyio.move_on_after(0.01) as impatient:
+                await traces.flush()
+            assert impatient.cancelled_caught
+            store.gate.set()
+            await traces.flush()
+            assert store.batches == [1]
+            tasks.cancel_scope.cancel()
+
+
+async def test_a_cancel_beside_a_flush_loses_nothing_and_stores_nothing_twice() -> None:
+    """Neither what the cancelled one was storing nor what came meanwhile."""
+    store = Store()
+    store.gate = anyio.Event()
+    traces = recorder(store, [])
+    traces.offer(record(1))
+    with anyio.fail_after(PATIENCE_S):
+        async with anyio.create_task_group() as running, anyio.create_task_group() as flushing:
+            running.start_soon(traces.run)
+            await store.asked.wait()
+            traces.offer(record(2))
+            flushing.start_soon(traces.flush)
+            await anyio.wait_all_tasks_blocked()
+            assert traces.waiting("acme", trace_id="1") == record(1)
+            running.cancel_scope.cancel()
+            store.gate.set()
+    assert [await store.trace("acme", trace_id=f"{n}") for n in (1, 2)] == [record(1), record(2)]
+    assert sum(store.batches) == 2

@@ -29,7 +29,7 @@ def calibration_of(space: EmbeddingSpace, path: Path | None) -> RetrievalConfig 
 
 
 def load_calibration(path: Path, space: EmbeddingSpace) -> RetrievalConfig:
-    """Reads what ``python -m eval.gate --write FILE`` wrote for this very space.
+    """Reads what ``qa-gateway eval --calibrate FILE`` wrote for this very space.
 
     Raises ConfigurationError ``calibration_unusable`` for anything else: a gate that is read wrongly lets
     everything pass.

@@ -7,7 +7,7 @@ import re
 from dataclasses import astuple, dataclass
 from enum import StrEnum
 
-from gateway.answer.amounts import amounts
+from gateway.answer.amounts import amounts, numbers
 from gateway.answer.opposites import turned_round
 from gateway.retrieval.keyterms import key_terms
 from gateway.retrieval.terms import terms_of
@@ -25,9 +25,9 @@ _TURNS_DOWN = re.compile(
 )
 
 #: by the order of the fields of Doubts; fitted as docs/decisions/0021 says, on half of the labelled articles
-_WEIGHTS = (1.0, -2.7, -0.9, -1.5, -0.8)
+WEIGHTS = (1.0, -2.7, -0.9, -1.5, -0.8)
 #: of answerable questions 1 % are below the first, 8 % more below the second
-_NO_ANSWER_BELOW, _DOUBTFUL_BELOW = -0.8, 0.7
+NO_ANSWER_BELOW, DOUBTFUL_BELOW = -0.8, 0.7
 
 
 class Verdict(StrEnum):
@@ -57,12 +57,11 @@ class Doubts:
         denied = bool(_DENIES.search(quoted) or _TURNS_DOWN.search(quoted))
         written = frozenset(terms_of(quoted))
         names = key_terms(question).names
-        asked = {number for number, _ in amounts(question)}
         return cls(
             fit=fit,
             negation=float(bool(_DENIES.search(question)) and not denied),
             names=sum(name not in written for name in names) / len(names) if names else 0.0,
-            numbers=float(not asked <= {number for number, _ in amounts(quoted)}),
+            numbers=float(not numbers(question) <= {number for number, _ in amounts(quoted)}),
             opposite=float(turned_round(question, quoted)),
         )
 
@@ -70,11 +69,11 @@ class Doubts:
     def score(self) -> float:
         """Higher is better; no probability."""
         values: tuple[float, ...] = astuple(self)
-        return sum(weight * value for weight, value in zip(_WEIGHTS, values, strict=True))
+        return sum(weight * value for weight, value in zip(WEIGHTS, values, strict=True))
 
     @property
     def verdict(self) -> Verdict:
         """Written so that a NaN is no answer."""
-        if not self.score >= _NO_ANSWER_BELOW:
+        if not self.score >= NO_ANSWER_BELOW:
             return Verdict.NO_ANSWER
-        return Verdict.ANSWER if self.score >= _DOUBTFUL_BELOW else Verdict.DOUBTFUL
+        return Verdict.ANSWER if self.score >= DOUBTFUL_BELOW else Verdict.DOUBTFUL

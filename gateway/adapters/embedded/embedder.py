@@ -6,7 +6,7 @@ WordLlama (MIT) pools static token vectors; its weights derive from LLaMA 2 toke
 import importlib
 import logging
 from collections.abc import Sequence
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import numpy as np
 from anyio import to_thread
 from numpy.typing import NDArray
 
+from gateway.adapters.embedded.tokens import WordTokens
 from gateway.context import Deadline
 from gateway.errors import DeadlineExceeded, EmbedderUnavailable
 from gateway.release.model import EmbeddingSpace, GateFit, RetrievalConfig
@@ -31,7 +32,7 @@ CALIBRATION = RetrievalConfig(
     min_coverage=0.2,
     gates=(
         GateFit(_WEIGHTS, bias=7.71, min_coverage=0.2),
-        GateFit(_WEIGHTS, bias=7.71, min_coverage=0.2, reranker="linear-1"),
+        GateFit(_WEIGHTS, bias=7.71, min_coverage=0.2, reranker="linear-1-39e23998"),
     ),
 )
 
@@ -50,7 +51,7 @@ class BundledEmbedder:
 
     def __init__(self, tokenizer: Any, table: NDArray[np.float32]) -> None:
         """``tokenizer`` is a tokenizers.Tokenizer without padding; ``table`` is (tokens, dimension)."""
-        self._tokenizer = tokenizer
+        self._tokens = WordTokens(tokenizer)
         self._table = table
         mean = table.mean(axis=0, dtype=np.float64)
         self._nothing: NDArray[np.float32] = (-mean / np.linalg.norm(mean)).astype(np.float32)
@@ -96,21 +97,24 @@ class BundledEmbedder:
 
     def vectors(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Unit rows, one a text; blocks."""
-        rows = np.empty((len(texts), self._table.shape[1]), dtype=np.float32)
-        # The batch call lets go of the interpreter lock while it works, the single one doesn't.
-        for row, encoded in zip(rows, self._encode(texts), strict=True):
-            row[:] = self._pool(encoded.ids)
+        tokens = self._tokens(texts)
+        rows = np.tile(self._nothing, (len(texts), 1))
+        worded = [place for place, ids in enumerate(tokens) if ids]
+        if worded:
+            for place, mean in zip(worded, self._means([tokens[place] for place in worded]), strict=True):
+                length = np.sqrt(mean.dot(mean))
+                if length >= 1e-6:
+                    rows[place] = mean / length
         return rows
 
-    def _encode(self, texts: Sequence[str]) -> list[Any]:
-        return list(self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False))
-
-    def _pool(self, ids: list[int]) -> NDArray[np.float32]:
-        if not ids:
-            return self._nothing
-        mean: NDArray[np.float32] = self._table[ids].mean(axis=0)
-        length = np.float32(np.linalg.norm(mean))
-        return self._nothing if length < 1e-6 else mean / length
+    def _means(self, tokens: Sequence[list[int]]) -> NDArray[np.float32]:
+        """Of each list's token vectors; none is empty."""
+        counts = np.array([*map(len, tokens)])
+        starts = np.cumsum(counts) - counts
+        sums: NDArray[np.float32] = np.add.reduceat(
+            self._table[[*chain.from_iterable(tokens)]], starts, axis=0
+        )
+        return sums / counts.astype(np.float32)[:, np.newaxis]
 
 
 def _import_quietly(name: str) -> Any:

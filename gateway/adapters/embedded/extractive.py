@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from itertools import chain, pairwise
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from gateway.adapters.embedded.doubt import Doubts, Verdict
 from gateway.answer.budget import estimate_tokens
+from gateway.answer.conflict import Statement
 from gateway.answer.evidence import Evidence
 from gateway.answer.model import ModelFinish, ModelPiece, ModelUsage, TextPiece
 from gateway.answer.prompt import NO_SUPPORT_MARKER, Prompt, language_of
@@ -41,6 +42,8 @@ _HEADING_SHARE = 0.5
 _WORTH = 0.5
 #: share of terms two pieces may have in common before they say the same
 _SAME = 0.7
+#: share of the best piece's similarity + coverage from which another source may contradict it
+_RIVAL = 0.75
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,7 @@ class _Option:
     headings: frozenset[str]
     prior: float
     above: str = ""
+    document: str = ""
 
     @property
     def quoted(self) -> str:
@@ -65,10 +69,19 @@ class _Option:
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """The pieces to say, none for no answer, and whether they are one."""
+    """The pieces to say, none for no answer, and whether they are one. The first ``together`` contradict each
+    other: whatever the budget, none of them is said alone.
+    """
 
     chosen: tuple[_Option, ...]
     sure: bool = True
+    together: int = 1
+
+    @property
+    def sentences(self) -> tuple[list[str], int]:
+        """What to say, and how much of it in any case."""
+        together = len(list(_sentences(self.chosen[: self.together]))) if self.together > 1 else 1
+        return list(_sentences(self.chosen)), together
 
 
 class ExtractiveModel:
@@ -93,7 +106,7 @@ class ExtractiveModel:
     async def stream(self, prompt: Prompt, deadline: Deadline) -> AsyncIterator[AsyncIterator[ModelPiece]]:
         """Picks before it enters; raises EmbedderUnavailable or DeadlineExceeded."""
         answer = await self._answer(prompt, deadline)
-        async with aclosing(_speak(prompt, list(_sentences(answer.chosen)), answer.sure)) as spoken:
+        async with aclosing(_speak(prompt, *answer.sentences, answer.sure)) as spoken:
             yield spoken
 
     async def _answer(self, prompt: Prompt, deadline: Deadline) -> _Answer:
@@ -107,13 +120,58 @@ class ExtractiveModel:
         return _answer(prompt.question, fit, options)
 
 
+def doubts_about(
+    question: str, evidence: Sequence[Evidence], vectors: Callable[[Sequence[str]], NDArray[np.float32]]
+) -> Doubts | None:
+    """What speaks against the answer that these passages would get, for whoever fits the weights; blocks.
+    None without a sentence. ``vectors`` gives one unit row a text.
+    """
+    options = _options(question, evidence)
+    if not options:
+        return None
+    fit = _fit(question, options, vectors([question, *(option.piece.text for option in options)]))
+    return _doubts(question, fit, options, _best(fit, options))
+
+
+def _best(fit: NDArray[np.float64], options: Sequence[_Option]) -> int:
+    return int(np.argmax(fit + np.array([option.prior for option in options])))
+
+
+def _doubts(question: str, fit: NDArray[np.float64], options: Sequence[_Option], best: int) -> Doubts:
+    return Doubts.of(question, options[best].quoted, float(fit[best]))
+
+
 def _answer(question: str, fit: NDArray[np.float64], options: Sequence[_Option]) -> _Answer:
     """Nothing where the best piece is about something else than what is asked."""
-    best = int(np.argmax(fit + np.array([option.prior for option in options])))
-    verdict = Doubts.of(question, options[best].quoted, float(fit[best])).verdict
+    best = _best(fit, options)
+    verdict = _doubts(question, fit, options, best).verdict
     if verdict is Verdict.NO_ANSWER:
         return _Answer(())
-    return _Answer(tuple(_pick(fit, options)), sure=verdict is Verdict.ANSWER)
+    chosen, sure = _pick(fit, options), verdict is Verdict.ANSWER
+    rivals = _rivals(question, fit, options, options[best])
+    if not rivals:
+        return _Answer(tuple(chosen), sure)
+    first = (options[best], *rivals)
+    others = [option for option in chosen if option not in first]
+    return _Answer((*first, *others)[: max(SENTENCES, len(first))], sure, len(first))
+
+
+def _rivals(
+    question: str, fit: NDArray[np.float64], options: Sequence[_Option], best: _Option
+) -> list[_Option]:
+    """The best piece of each other document, where it states another amount or date of the same thing."""
+    least, asked = _RIVAL * fit[best.place], frozenset(terms_of(question))
+    firsts: dict[str, _Option] = {}
+    for option in sorted(options, key=lambda one: -fit[one.place]):
+        firsts.setdefault(option.document, option)
+    said = Statement.of(best.piece.text)
+    return [
+        option
+        for document, option in firsts.items()
+        if document != best.document
+        and fit[option.place] >= least
+        and said.contradicts(Statement.of(option.piece.text), asked)
+    ]
 
 
 def _options(question: str, evidence: Sequence[Evidence]) -> list[_Option]:
@@ -131,7 +189,11 @@ def _options(question: str, evidence: Sequence[Evidence]) -> list[_Option]:
             if terms and not piece.text.endswith(("?", "？", ":", "：")):
                 worth = prior + code * (piece.kind is PieceKind.CODE)
                 above = headings.union(terms_of(piece.heading))
-                options.append(_Option(item.n, len(options), piece, terms, terms | above, worth, titles))
+                options.append(
+                    _Option(
+                        item.n, len(options), piece, terms, terms | above, worth, titles, chunk.document_id
+                    )
+                )
     return options
 
 
@@ -210,12 +272,14 @@ def _joint(before: str, kind: PieceKind) -> str:
     return "\n" if before in listed and kind in listed else "\n\n"
 
 
-async def _speak(prompt: Prompt, sentences: Sequence[str], sure: bool) -> AsyncGenerator[ModelPiece, None]:
-    """Whole sentences up to the output budget, the first in any case."""
+async def _speak(
+    prompt: Prompt, sentences: Sequence[str], at_least: int, sure: bool
+) -> AsyncGenerator[ModelPiece, None]:
+    """Whole sentences up to the output budget, the first ones in any case."""
     spent = 0
-    for sentence in sentences or [NO_SUPPORT_MARKER]:
+    for place, sentence in enumerate(sentences or [NO_SUPPORT_MARKER]):
         cost = estimate_tokens(sentence)
-        if spent and spent + cost > prompt.max_output_tokens:
+        if place >= at_least and spent + cost > prompt.max_output_tokens:
             break
         spent += cost
         yield TextPiece(sentence)

@@ -1,6 +1,5 @@
 """Features: what a question and a passage have in common, as numbers a linear reranker can weigh."""
 
-import functools
 import math
 import re
 from collections import Counter
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gateway.answer.sentences import pieces
+from gateway.retrieval.bm25 import saturated
 from gateway.retrieval.lexicon import TermStatistics
 from gateway.retrieval.terms import terms_of
 
@@ -35,7 +35,6 @@ Floats = NDArray[np.float64]
 #: unit rows, one a text; blocks
 TextVectors = Callable[[Sequence[str]], NDArray[np.float32]]
 
-_K1, _B = 1.2, 0.75
 #: a word alone for Latin scripts, a character alone for Han: what a static embedder has a vector for
 _WORD = re.compile(r"[\u3400-\u9fff]|[^\W_\u3400-\u9fff]+")
 _WORD_CHARS = 40
@@ -83,19 +82,34 @@ class Reading:
 
 
 class WordVectors:
-    """Vectors of single words, the last few thousand of them kept: passages share most of their words."""
+    """Vectors of single words, some thousands of them kept: passages share most of their words. For one
+    thread at a time.
+    """
 
     def __init__(self, vectors: TextVectors, kept: int = 8192) -> None:
         self._vectors = vectors
-        self._one = functools.lru_cache(kept)(self._made)
+        self._kept = kept
+        self._places: dict[str, int] = {}
+        self._rows = np.empty((0, 0), dtype=np.float32)
 
     def __call__(self, words: Sequence[str]) -> NDArray[np.float32]:
-        """Unit rows, one a word."""
-        return np.stack([self._one(word) for word in words])
+        """Unit rows, one a word; each word once."""
+        if len(words) > self._kept:
+            return self._vectors(words)
+        missing = [word for word in words if word not in self._places]
+        if len(self._places) + len(missing) > self._kept:
+            self._places, missing = {}, list(words)
+        if missing:
+            self._add(missing)
+        rows: NDArray[np.float32] = self._rows[[self._places[word] for word in words]]
+        return rows
 
-    def _made(self, word: str) -> NDArray[np.float32]:
-        vector: NDArray[np.float32] = self._vectors([word])[0]
-        return vector
+    def _add(self, words: list[str]) -> None:
+        found, first = self._vectors(words), len(self._places)
+        if not len(self._rows):
+            self._rows = np.empty((self._kept, found.shape[1]), dtype=np.float32)
+        self._rows[first : first + len(words)] = found
+        self._places.update(zip(words, range(first, first + len(words)), strict=True))
 
 
 def features(
@@ -145,8 +159,7 @@ def _lexical(asked: _Asked, read: Sequence[Reading]) -> dict[str, list[float]]:
 
 def _bm25(asked: _Asked, read: Reading, length: float) -> float:
     counts = Counter(term for terms in read.terms for term in terms if term in asked.terms)
-    flattened = _K1 * (1 - _B + _B * length)
-    return sum(asked.terms[term] * n * (_K1 + 1) / (n + flattened) for term, n in counts.items())
+    return sum(asked.terms[term] * saturated(n, length) for term, n in counts.items())
 
 
 def _best_pair(asked: _Asked, read: Reading) -> float:
@@ -188,7 +201,10 @@ def _starts(lengths: Sequence[int]) -> NDArray[np.intp]:
 
 
 def _words(text: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(word[:_WORD_CHARS] for word in _WORD.findall(text.lower())))
+    words = dict.fromkeys(_WORD.findall(text.lower()))
+    if max(map(len, words), default=0) > _WORD_CHARS:
+        words = dict.fromkeys(word[:_WORD_CHARS] for word in words)
+    return tuple(words)
 
 
 def _weight(word: str, idf: dict[str, float]) -> float:

@@ -2,8 +2,9 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import resources
 from typing import Protocol
 
@@ -17,7 +18,7 @@ from gateway.context import Deadline
 from gateway.errors import ConfigurationError, DeadlineExceeded, RerankerUnavailable
 from gateway.release.model import EmbeddingSpace
 from gateway.retrieval.candidate import Candidate
-from gateway.retrieval.chunk import Chunk
+from gateway.retrieval.chunk import Chunk, stable_hash
 from gateway.retrieval.lexicon import TermStatistics
 
 _WEIGHTS = "ranking_weights.json"
@@ -42,7 +43,9 @@ class TextEmbedder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RankingWeights:
-    """Fitted for the vectors of one space; ``values`` are in the order of FEATURES."""
+    """Fitted for the vectors of one space; ``values`` are in the order of FEATURES. ``version`` ends in their
+    digest: thresholds are stored for it, and other weights make another order.
+    """
 
     version: str
     space_id: str
@@ -60,7 +63,8 @@ def weights_from(text: str) -> RankingWeights:
         stored = json.loads(text)
         weights: Mapping[str, float] = stored["weights"]
         values = tuple(float(weights[name]) for name in FEATURES)
-        found = RankingWeights(str(stored["version"]), str(stored["space_id"]), values)
+        version = f"{stored['version']}-{stable_hash(*FEATURES, *map(str, values))[:8]}"
+        found = RankingWeights(version, str(stored["space_id"]), values)
     except (ValueError, KeyError, TypeError, AttributeError):
         found = None
     if found is None or len(weights) != len(FEATURES) or not all(map(math.isfinite, found.values)):
@@ -91,6 +95,10 @@ class LinearReranker:
     def max_sensitivity(self) -> int:
         return self._embedder.max_sensitivity
 
+    @property
+    def in_process(self) -> bool:
+        return True
+
     async def scores(
         self,
         question: str,
@@ -98,23 +106,34 @@ class LinearReranker:
         statistics: TermStatistics,
         deadline: Deadline,
     ) -> Sequence[float]:
-        """In a thread, one question at a time; a cancel waits for a question that has begun."""
+        """In a thread, one question at a time; a cancel waits for a question that has begun, which ends soon
+        after its deadline.
+        """
         if not candidates:
             return ()
         with anyio.move_on_after(deadline.remaining()):
             async with self._turn:
-                return await to_thread.run_sync(self.scores_now, question, candidates, statistics)
+                goes_on = partial(deadline.budget, "rerank", math.inf)
+                return await to_thread.run_sync(self.scores_now, question, candidates, statistics, goes_on)
         raise DeadlineExceeded("rerank")
 
     def scores_now(
-        self, question: str, candidates: Sequence[Candidate], statistics: TermStatistics
+        self,
+        question: str,
+        candidates: Sequence[Candidate],
+        statistics: TermStatistics,
+        goes_on: Callable[[], object] = lambda: None,
     ) -> tuple[float, ...]:
-        """Blocks, about a millisecond for each of the first CLOSE. Raises RerankerUnavailable where a vector
-        is no number.
+        """Blocks, about a millisecond for each of the first CLOSE. Before each of them, and before they are
+        compared, ``goes_on`` may raise. Raises RerankerUnavailable where a vector is no number.
         """
         near, rest = candidates[:CLOSE], candidates[CLOSE:]
         vectors = self._embedder.vectors
-        read = [Reading.of(_heading(c.chunk), c.chunk.content, vectors) for c in near]
+        read = []
+        for candidate in near:
+            goes_on()
+            read.append(Reading.of(_heading(candidate.chunk), candidate.chunk.content, vectors))
+        goes_on()
         similarities = [candidate.similarity for candidate in near]
         rows = features(question, read, similarities, statistics, vectors, self._words)
         scores = rows @ np.array(self._weights.values)

@@ -1,9 +1,9 @@
 """Current ACLs, approvals and moves of the in-memory catalog."""
 
-from collections import Counter
 from dataclasses import replace
 
 from gateway.access.classes import CLASS_OF_NOBODY
+from gateway.adapters.memory import lexicon
 from gateway.adapters.memory.catalog_access import AccessRows
 from gateway.adapters.memory.catalog_imports import ImportRows, document_id_of
 from gateway.adapters.memory.catalog_releases import planned
@@ -198,23 +198,9 @@ class GovernanceRows(ImportRows, AccessRows):
         )
         release.moving.discard(moved.ref.document_id)
         if stored != moved.acl_class:
-            self._recount(plan, stored, terms)
+            counted = self._terms.setdefault((plan.tenant, plan.kb_id, plan.kb_revision), {})
+            lexicon.move(counted, stored, replace(terms, validity=moved.validity))
         kb.acl_revision += self._classes_in_use(kb) != used
-
-    def _recount(self, plan: ReleasePlan, stored: int, terms: ClassTerms) -> None:
-        counted = self._terms.setdefault((plan.tenant, plan.kb_id, plan.kb_revision), {})
-        left = counted.get(stored, ClassTerms(stored, 0, {}))
-        frequencies = Counter(left.frequencies)
-        frequencies.subtract(terms.frequencies)
-        counted[stored] = ClassTerms(stored, left.passages - terms.passages, +frequencies)
-        there = counted.get(terms.acl_class, ClassTerms(terms.acl_class, 0, {}))
-        counted[terms.acl_class] = ClassTerms(
-            terms.acl_class,
-            there.passages + terms.passages,
-            Counter(there.frequencies) + Counter(terms.frequencies),
-        )
-        if counted[stored].passages <= 0:
-            del counted[stored]
 
     async def distrust_moves(self, claim: TaskClaim) -> None:
         task = self._tasks[claim.task_id]

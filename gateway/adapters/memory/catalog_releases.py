@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from gateway.access.authorizer import DocumentRef
+from gateway.adapters.memory import lexicon
 from gateway.adapters.memory.catalog_configs import standing_config
 from gateway.adapters.memory.catalog_models import standing_model
 from gateway.adapters.memory.catalog_rows import (
@@ -163,9 +164,7 @@ class ReleaseRows(CatalogRows):
         mine = {r.plan.kb_revision for r in self._releases_of(task.kb_id) if r.task_id == task.task_id}
         if kb_revision not in mine:
             raise NotFound()
-        self._terms[task.tenant, task.kb_id, kb_revision] = {
-            counted.acl_class: counted for counted in classes
-        }
+        self._terms[task.tenant, task.kb_id, kb_revision] = lexicon.store(classes)
 
     async def activate(
         self, tenant: str, release_id: str, expected_sequence: int | None, claim: TaskClaim | None = None
@@ -263,12 +262,7 @@ class ReleaseRows(CatalogRows):
             raise DeadlineExceeded("term statistics")
         scope = query.scope
         counted = self._terms.get((scope.tenant, scope.kb_id, query.release.kb_revision), {})
-        permitted = [counted[number] for number in query.permitted_classes if number in counted]
-        sums = {term: sum(c.frequencies.get(term, 0) for c in permitted) for term in terms}
-        return TermStatistics(
-            passages=sum(c.passages for c in permitted),
-            frequencies={term: seen for term, seen in sums.items() if seen},
-        )
+        return lexicon.statistics(counted, query, terms)
 
 
 def planned(document: DocumentRow, version: VersionRow, built: BuiltVersion) -> PlannedDocument:

@@ -1,11 +1,11 @@
 """What the in-memory catalog has no need of any more: deletions, clean-ups, reclaim, condemned objects."""
 
 import math
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from gateway.access.authorizer import DocumentRef
+from gateway.adapters.memory import lexicon
 from gateway.adapters.memory.catalog_governance import GovernanceRows
 from gateway.adapters.memory.catalog_rows import DocumentRow, KnowledgeBaseRow, ReleaseRow, VersionRow
 from gateway.adapters.memory.catalog_versions import VersionRows
@@ -128,19 +128,11 @@ class RemainsRows(GovernanceRows, VersionRows):
             release.plan, documents=documents, manifest_hash=manifest_hash(entries_of(documents))
         )
         if terms is not None:
-            self._count_less(release, gone[0].acl_class, terms)
+            plan, document = release.plan, gone[0]
+            counted = self._terms.get((plan.tenant, plan.kb_id, plan.kb_revision), {})
+            less = ClassTerms(document.acl_class, terms.passages, terms.frequencies, document.validity)
+            lexicon.subtract(counted, document.acl_class, less)
         kb.acl_revision += self._classes_in_use(kb) != used
-
-    def _count_less(self, release: ReleaseRow, acl_class: int, terms: DocumentTerms) -> None:
-        plan = release.plan
-        counted = self._terms.get((plan.tenant, plan.kb_id, plan.kb_revision), {})
-        if acl_class not in counted:
-            return
-        left = counted[acl_class]
-        frequencies = Counter(left.frequencies)
-        frequencies.subtract(terms.frequencies)
-        passages = left.passages - terms.passages
-        counted[acl_class] = ClassTerms(acl_class, passages, dict(+frequencies))
 
     async def erase(self, claim: TaskClaim, versions: Sequence[int]) -> None:
         self._held(claim)

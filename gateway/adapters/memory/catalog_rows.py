@@ -10,10 +10,11 @@ from gateway.access.apikey import ApiKey
 from gateway.access.authorizer import DocumentRef
 from gateway.access.classes import CLASS_OF_NOBODY, Acl, AclClass
 from gateway.adapters.acts import Answer
+from gateway.adapters.memory.lexicon import Counted
 from gateway.answer.conversation import Turn
 from gateway.errors import StaleFence
 from gateway.ingest.journal import JournalEntry
-from gateway.ingest.plan import ClassTerms, PlannedDocument, ReleasePlan
+from gateway.ingest.plan import PlannedDocument, ReleasePlan
 from gateway.ingest.task import TaskClaim, TaskKind, TaskState
 from gateway.ingest.uploads import NewDocument
 from gateway.ingest.version import BuiltVersion, VectorPlace, validity
@@ -211,7 +212,7 @@ class CatalogRows:
         self._releases: dict[str, ReleaseRow] = {}
         self._spaces: dict[str, EmbeddingSpace] = {}
         self._vectors: dict[tuple[str, str], VectorPlace] = {}
-        self._terms: dict[tuple[str, str, str], dict[int, ClassTerms]] = {}
+        self._terms: dict[tuple[str, str, str], Counted] = {}
         self._condemned: dict[str, float] = {}
         self._objects_swept_at = 0.0
         self._revocations: dict[str, RevocationRecord] = {}

@@ -43,6 +43,10 @@ class WordReranker:
     def max_sensitivity(self) -> int:
         return self._max_sensitivity
 
+    @property
+    def in_process(self) -> bool:
+        return False
+
     async def scores(
         self,
         question: str,

@@ -13,13 +13,11 @@ from gateway.errors import (
     VectorStoreUnavailable,
 )
 from gateway.release.model import EmbeddingSpace
+from gateway.retrieval.bm25 import saturated
 from gateway.retrieval.chunk import Chunk
 from gateway.retrieval.embedding import Vector
 from gateway.retrieval.query import ScopedQuery
 from gateway.retrieval.store import IMMEDIATE, Hit, Row
-
-_K1 = 1.2
-_B = 0.75
 
 #: rows of one revision by row id
 _Revision = dict[str, Row]
@@ -167,16 +165,16 @@ def _cosine(one: Vector, other: Vector) -> float:
 
 
 def _bm25(terms: Sequence[str], rows: Sequence[Row]) -> Iterable[tuple[Row, float]]:
-    """Okapi BM25 (Robertson et al., TREC-3) with Lucene's positive idf, over the visible rows alone."""
+    """BM25 with Lucene's positive idf, over the visible rows alone."""
     counts = [Counter(row.terms) for row in rows]
     seen = Counter(term for count in counts for term in count)
     average = sum(len(row.terms) for row in rows) / len(rows) if rows else 0.0
     for row, count in zip(rows, counts, strict=True):
-        norm = _K1 * (1 - _B + _B * len(row.terms) / average) if average else _K1
+        length = len(row.terms) / average if average else 0.0
         score = 0.0
         for term in terms:
             idf = math.log(1 + (len(rows) - seen[term] + 0.5) / (seen[term] + 0.5))
-            score += idf * count[term] * (_K1 + 1) / (count[term] + norm)
+            score += idf * saturated(count[term], length)
         yield row, score
 
 

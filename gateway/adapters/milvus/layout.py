@@ -10,11 +10,8 @@ from pymilvus import CollectionSchema, DataType, Function, FunctionType, MilvusC
 from gateway.adapters.milvus.rows import MAX_TERMS, MAX_TEXT_BYTES, NUMBER_FIELDS, TEXT_FIELDS
 from gateway.errors import EmbeddingSpaceMismatch, VectorStoreUnavailable
 from gateway.release.model import EmbeddingSpace
+from gateway.retrieval import bm25
 from gateway.retrieval.chunk import stable_hash
-
-#: as Lucene and Milvus servers have them; Lite's own default for k1 is 1.5
-BM25_K1 = 1.2
-BM25_B = 0.75
 
 #: buckets that knowledge bases are spread over by their ids; each one has segments of its own
 _KB_BUCKETS = 16
@@ -144,7 +141,7 @@ def make_collection(client: MilvusClient, space: EmbeddingSpace, layout: MilvusL
             index_name=anns_field,
             index_type=layout.dense_index if dense else "SPARSE_INVERTED_INDEX",
             metric_type="COSINE" if dense else "BM25",
-            params=dict(layout.dense_build) if dense else {"bm25_k1": BM25_K1, "bm25_b": BM25_B},
+            params=dict(layout.dense_build) if dense else {"bm25_k1": bm25.K1, "bm25_b": bm25.B},
         )
         client.create_index(name, params, timeout=cap_s)
     client.load_collection(name, timeout=cap_s)

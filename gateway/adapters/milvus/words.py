@@ -21,9 +21,9 @@ from typing import Any, TypeVar
 from anyio import to_thread
 
 from gateway.adapters.milvus.filter import literal
-from gateway.adapters.milvus.layout import BM25_B, BM25_K1
 from gateway.adapters.milvus.reading import Reading
 from gateway.adapters.milvus.rows import word_id
+from gateway.retrieval.bm25 import saturated
 
 #: rows one question may read the words of, at most twice
 _ROWS = 500
@@ -111,10 +111,8 @@ def bm25(
         counts = Counter(filter(asked.__contains__, text))
         if not counts:
             continue
-        norm = BM25_K1 * (1 - BM25_B + BM25_B * len(text) / average)
-        scores[row_id] = sum(
-            idf[word] * count * (BM25_K1 + 1) / (count + norm) for word, count in counts.items()
-        )
+        length = len(text) / average
+        scores[row_id] = sum(idf[word] * saturated(count, length) for word, count in counts.items())
     return scores
 
 

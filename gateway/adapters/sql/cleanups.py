@@ -22,6 +22,7 @@ from gateway.ingest.plan import ClassTerms
 from gateway.ingest.references import CLEANUP_DEADLINE_S, DeletedVersion, DocumentTerms, Holding, Remains
 from gateway.ingest.task import JOIN_S, TaskClaim, TaskKind, TaskState
 from gateway.release.model import ReleaseState
+from gateway.retrieval.lexicon import Validity
 
 #: tasks made in one short transaction
 _OWED = 100
@@ -171,8 +172,15 @@ def _count_less(
     )
     manifests.change(connection, revision.release_id, gone=entries)
     if terms is not None:
-        counted = ClassTerms(gone.acl_class, terms.passages, terms.frequencies)
+        validity = _validity(connection, str(claim.target), gone.version)
+        counted = ClassTerms(gone.acl_class, terms.passages, terms.frequencies, validity)
         lexicon.subtract(connection, revision.kb_revision, gone.acl_class, counted)
+
+
+def _validity(connection: Connection, document_id: str, version: int) -> Validity:
+    mine = (document_versions.c.document_id == document_id, document_versions.c.version == version)
+    dates = select(document_versions.c.valid_from, document_versions.c.valid_until).where(*mine)
+    return Validity.of(*connection.execute(dates).one())
 
 
 def erase_quotes(connection: Connection, claim: TaskClaim, versions: Sequence[int]) -> int:

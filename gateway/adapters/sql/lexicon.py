@@ -1,12 +1,15 @@
-"""Term statistics of released passages, counted per ACL class and summed over the permitted ones only."""
+"""Term statistics of released passages: kept by ACL class and validity, summed over what may be seen now."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import (
     BindParameter,
+    ColumnElement,
     Connection,
+    Table,
     bindparam,
     delete,
     exists,
@@ -21,7 +24,7 @@ from sqlalchemy import (
 from gateway.adapters.sql.rows import batches, insert_missing
 from gateway.adapters.sql.tables import release_classes, release_terms, releases
 from gateway.ingest.plan import ClassTerms
-from gateway.retrieval.lexicon import TermStatistics
+from gateway.retrieval.lexicon import TermStatistics, Validity
 from gateway.retrieval.query import ScopedQuery
 
 #: stands for "all passages" in the one statement that counts both; no term is empty
@@ -41,11 +44,15 @@ _owned = (
 )
 _passages_counted = (
     release_classes.c.kb_revision == _owned,
+    release_classes.c.valid_from <= bindparam("at"),
+    release_classes.c.valid_until > bindparam("at"),
     release_classes.c.passages > 0,
 )
 _terms_counted = (
     release_terms.c.kb_revision == _owned,
     release_terms.c.term.in_(bindparam("terms", expanding=True)),
+    release_terms.c.valid_from <= bindparam("at"),
+    release_terms.c.valid_until > bindparam("at"),
     release_terms.c.df > 0,
 )
 _SUMS = union_all(
@@ -63,30 +70,32 @@ _COUNTS = union_all(
     select(release_terms.c.term, release_terms.c.acl_class, release_terms.c.df).where(*_terms_counted),
 )
 
+_GROUP: tuple[BindParameter[Any], ...] = tuple(
+    bindparam(name) for name in ("of_revision", "of_class", "of_from", "of_until")
+)
+
+
+def _in_group(table: Table) -> tuple[ColumnElement[bool], ...]:
+    columns = (table.c.kb_revision, table.c.acl_class, table.c.valid_from, table.c.valid_until)
+    return tuple(column == wanted for column, wanted in zip(columns, _GROUP, strict=True))
+
+
 _MORE = (
     update(release_terms)
-    .where(
-        release_terms.c.kb_revision == bindparam("of_revision"),
-        release_terms.c.acl_class == bindparam("of_class"),
-        release_terms.c.term == bindparam("of_term"),
-    )
+    .where(*_in_group(release_terms), release_terms.c.term == bindparam("of_term"))
     .values(df=release_terms.c.df + bindparam("more"))
 )
-_EMPTY_TERMS = delete(release_terms).where(
-    release_terms.c.kb_revision == bindparam("kb_revision"),
-    release_terms.c.acl_class == bindparam("acl_class"),
-    release_terms.c.df <= 0,
+_MORE_PASSAGES = (
+    update(release_classes)
+    .where(*_in_group(release_classes))
+    .values(passages=release_classes.c.passages + bindparam("more"))
 )
-_EMPTY_CLASS = delete(release_classes).where(
-    release_classes.c.kb_revision == bindparam("kb_revision"),
-    release_classes.c.acl_class == bindparam("acl_class"),
+_KNOWN = select(release_classes.c.passages).where(*_in_group(release_classes))
+_EMPTY_TERMS = delete(release_terms).where(*_in_group(release_terms), release_terms.c.df <= 0)
+_EMPTY_GROUP = delete(release_classes).where(
+    *_in_group(release_classes),
     release_classes.c.passages <= 0,
-    ~exists(
-        select(release_terms.c.term).where(
-            release_terms.c.kb_revision == release_classes.c.kb_revision,
-            release_terms.c.acl_class == release_classes.c.acl_class,
-        )
-    ),
+    ~exists(select(release_terms.c.term).where(*_in_group(release_terms))),
 )
 
 
@@ -96,6 +105,7 @@ def statistics(connection: Connection, query: ScopedQuery, terms: Iterable[str])
         "tenant": query.scope.tenant,
         "kb_id": query.scope.kb_id,
         "kb_revision": query.release.kb_revision,
+        "at": query.at,
         "terms": list(dict.fromkeys(terms)),
     }
     counted: Counter[str] = Counter()
@@ -113,9 +123,9 @@ def statistics(connection: Connection, query: ScopedQuery, terms: Iterable[str])
 def store(connection: Connection, kb_revision: str, classes: Sequence[ClassTerms]) -> None:
     """Replaces whatever was counted for the revision before."""
     drop(connection, kb_revision)
-    passages = [{**_of(kb_revision, counted), "passages": counted.passages} for counted in classes]
+    passages = [{**_row(kb_revision, counted), "passages": counted.passages} for counted in classes]
     terms = [
-        {**_of(kb_revision, counted), "term": term, "df": df}
+        {**_row(kb_revision, counted), "term": term, "df": df}
         for counted in classes
         for term, df in counted.frequencies.items()
     ]
@@ -124,40 +134,60 @@ def store(connection: Connection, kb_revision: str, classes: Sequence[ClassTerms
             connection.execute(insert(table), list(batch))
 
 
+def move(connection: Connection, kb_revision: str, acl_class: int, terms: ClassTerms) -> None:
+    """Counts a document's passages in the class of ``terms``, and no longer in this one."""
+    add(connection, kb_revision, replace(terms, validity=subtract(connection, kb_revision, acl_class, terms)))
+
+
 def add(connection: Connection, kb_revision: str, counted: ClassTerms) -> None:
     """Counts some passages more in their class."""
-    mine = _of(kb_revision, counted)
+    mine = _row(kb_revision, counted)
+    group = _group(kb_revision, counted.acl_class, counted.validity)
     insert_missing(connection, release_classes, [{**mine, "passages": 0}])
-    _change(connection, kb_revision, counted.acl_class, counted.passages)
+    connection.execute(_MORE_PASSAGES, {**group, "more": counted.passages})
     for batch in batches(sorted(counted.frequencies.items())):
         insert_missing(connection, release_terms, [{**mine, "term": term, "df": 0} for term, _ in batch])
-        connection.execute(_MORE, [_step(kb_revision, counted.acl_class, *one) for one in batch])
+        connection.execute(_MORE, [{**group, "of_term": term, "more": df} for term, df in batch])
 
 
-def subtract(connection: Connection, kb_revision: str, acl_class: int, counted: ClassTerms) -> None:
-    """Counts some passages no longer in this class, whichever they are counted in now."""
+def subtract(connection: Connection, kb_revision: str, acl_class: int, counted: ClassTerms) -> Validity:
+    """Counts some passages no longer in this class, whichever they are counted in now. As of what validity
+    they were counted.
+    """
+    validity = _counted_as(connection, kb_revision, acl_class, counted.validity)
+    group = _group(kb_revision, acl_class, validity)
     for batch in batches(sorted(counted.frequencies.items())):
-        connection.execute(_MORE, [_step(kb_revision, acl_class, term, -df) for term, df in batch])
-    _change(connection, kb_revision, acl_class, -counted.passages)
-    gone = {"kb_revision": kb_revision, "acl_class": acl_class}
-    connection.execute(_EMPTY_TERMS, gone)
-    connection.execute(_EMPTY_CLASS, gone)
+        connection.execute(_MORE, [{**group, "of_term": term, "more": -df} for term, df in batch])
+    connection.execute(_MORE_PASSAGES, {**group, "more": -counted.passages})
+    connection.execute(_EMPTY_TERMS, group)
+    connection.execute(_EMPTY_GROUP, group)
+    return validity
 
 
-def _change(connection: Connection, kb_revision: str, acl_class: int, passages: int) -> None:
-    connection.execute(
-        update(release_classes)
-        .where(release_classes.c.kb_revision == kb_revision, release_classes.c.acl_class == acl_class)
-        .values(passages=release_classes.c.passages + passages)
-    )
+def _counted_as(connection: Connection, kb_revision: str, acl_class: int, validity: Validity) -> Validity:
+    for known in validity.counted_as():
+        group = _group(kb_revision, acl_class, known)
+        if connection.execute(_KNOWN, group).first() is not None:
+            return known
+    return validity
 
 
-def _step(kb_revision: str, acl_class: int, term: str, df: int) -> dict[str, Any]:
-    return {"of_revision": kb_revision, "of_class": acl_class, "of_term": term, "more": df}
+def _row(kb_revision: str, counted: ClassTerms) -> dict[str, Any]:
+    return {
+        "kb_revision": kb_revision,
+        "acl_class": counted.acl_class,
+        "valid_from": counted.validity.valid_from,
+        "valid_until": counted.validity.valid_until,
+    }
 
 
-def _of(kb_revision: str, counted: ClassTerms) -> dict[str, Any]:
-    return {"kb_revision": kb_revision, "acl_class": counted.acl_class}
+def _group(kb_revision: str, acl_class: int, validity: Validity) -> dict[str, Any]:
+    return {
+        "of_revision": kb_revision,
+        "of_class": acl_class,
+        "of_from": validity.valid_from,
+        "of_until": validity.valid_until,
+    }
 
 
 def drop(connection: Connection, kb_revision: str) -> None:

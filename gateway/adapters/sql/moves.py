@@ -225,8 +225,8 @@ def finish(connection: Connection, claim: TaskClaim, plan: ReleasePlan, terms: C
         .values(acl_class=document.acl_class, moving=None, approval=document.approval)
     )
     if stored.acl_class != document.acl_class:
-        lexicon.subtract(connection, plan.kb_revision, stored.acl_class, terms)
-        lexicon.add(connection, plan.kb_revision, terms)
+        counted = replace(terms, validity=document.validity)
+        lexicon.move(connection, plan.kb_revision, stored.acl_class, counted)
     before = replace(document, acl_class=stored.acl_class, approval=stored.approval)
     manifests.change(connection, plan.release_id, gone=entries_of([before]), come=entries_of([document]))
     if classes.in_use(connection, kb.tenant, kb.kb_id) != used:

@@ -127,8 +127,7 @@ def config_from(text: str) -> RetrievalConfig:
 
 
 def _gate_from(stored: dict[str, Any]) -> GateFit:
-    pairs = {name: tuple(map(tuple, stored[name])) for name in ("weights", "limits")}
-    return GateFit(**{**stored, **pairs})
+    return GateFit(**{**stored, "weights": tuple(map(tuple, stored["weights"]))})
 
 
 def advance(

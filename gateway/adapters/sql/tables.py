@@ -251,6 +251,8 @@ release_classes = Table(
     metadata,
     words("kb_revision", ForeignKey("releases.kb_revision"), primary_key=True),
     Column("acl_class", Integer, primary_key=True, autoincrement=False),
+    Column("valid_from", BigInteger, primary_key=True, autoincrement=False),
+    Column("valid_until", BigInteger, primary_key=True, autoincrement=False),
     number("passages"),
     sqlite_with_rowid=False,
 )
@@ -261,9 +263,12 @@ release_terms = Table(
     words("kb_revision", primary_key=True),
     words("term", primary_key=True),
     Column("acl_class", Integer, primary_key=True, autoincrement=False),
+    Column("valid_from", BigInteger, primary_key=True, autoincrement=False),
+    Column("valid_until", BigInteger, primary_key=True, autoincrement=False),
     number("df"),
     ForeignKeyConstraint(
-        ["kb_revision", "acl_class"], ["release_classes.kb_revision", "release_classes.acl_class"]
+        ["kb_revision", "acl_class", "valid_from", "valid_until"],
+        [f"release_classes.{key}" for key in ("kb_revision", "acl_class", "valid_from", "valid_until")],
     ),
     sqlite_with_rowid=False,
 )

@@ -9,6 +9,7 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from gateway.answer.conversation import conversation_name
 from gateway.answer.question import Question, checked_text
 from gateway.context import Deadline
 from gateway.errors import DeadlineExceeded, GatewayError, InvalidField, NotFound, Rejection, ShuttingDown
@@ -141,7 +142,7 @@ async def _path(
     question = _question(body, services.settings.question_max_chars)
     session.hold(await services.sessions.acquire(deadline))  # not before: a body may never come to its end
     if question.conversation_id:
-        trace.note(conversation=question.conversation_id)
+        trace.note(conversation=conversation_name(principal, question.conversation_id))
     await services.orchestrator.answer(session, trace, principal, question, deadline)
 
 

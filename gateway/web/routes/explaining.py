@@ -4,20 +4,23 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
+import anyio
 from starlette.requests import Request
 from starlette.responses import Response
 
 from gateway.access.principal import Principal
-from gateway.answer.explaining import Explanation, Visible
+from gateway.admission.stage import stage_time
+from gateway.answer.explaining import Explanation
 from gateway.answer.question import Question, checked_text
 from gateway.answer.reasons import meaning_of_outcome, meaning_of_reason
 from gateway.context import Deadline
-from gateway.errors import DeadlineExceeded, InvalidField
+from gateway.errors import DeadlineExceeded, GatewayError, InvalidField, PermissionsChanged, Stopped
 from gateway.observe.trace import Trace
-from gateway.observe.tracelog import Findings
+from gateway.observe.tracelog import Findings, TracedCheck
 from gateway.stream.channel import EventChannel
-from gateway.stream.session import Session
-from gateway.web.receiving import field
+from gateway.stream.session import CloseReason, Session
+from gateway.web.connection import connection_of
+from gateway.web.receiving import ClientWatch, field
 from gateway.web.routes.common import JsonResponse, caller, json_body, query_fields, request_deadline
 from gateway.web.routes.releases import record
 from gateway.web.services import Services
@@ -41,16 +44,11 @@ async def explain(request: Request) -> Response:
     asked = _asked(await json_body(request, *_WAYS, "knowledge_base"), services.settings.question_max_chars)
     deadline = request_deadline(services)
     if asked.question is None:
-        explanation = await services.explainer.recorded(
-            principal, deadline, request_id=asked.request_id, trace_id=asked.trace_id
-        )
-        if explanation.record.subject != principal.subject:
-            await record(services, principal, "trace.read", request=explanation.record.request_id)
+        explanation = await _recorded(services, principal, asked, deadline)
     else:
         principal.require("ask")
-        explanation = await _tried(services, principal, asked.question, deadline)
-    visible = await services.explainer.visible(principal, explanation.record.knowledge_base, deadline)
-    return JsonResponse(_told(explanation, visible))
+        explanation = await _followed(request, services, principal, asked.question, deadline)
+    return JsonResponse(_told(explanation))  # without another await: it is what its reader may see now
 
 
 async def erase(request: Request) -> Response:
@@ -61,7 +59,8 @@ async def erase(request: Request) -> Response:
         principal.require("operate")
         subject = checked_text(subject, "subject", _NAME_MAX_CHARS)
     of = subject or principal.subject
-    await services.traces.flush()  # what waits here would come after it
+    with stage_time(request_deadline(services), "catalog", services.settings.total_cap_ms):
+        await services.traces.flush()  # what waits here would come after it
     erased = await services.catalog.erase_traces(principal.tenant, of)
     turns = await services.catalog.erase_turns(principal.tenant, of)
     await record(services, principal, "traces.erase", of=of, erased=erased, turns=turns)
@@ -84,27 +83,62 @@ def _asked(body: Mapping[str, object], max_chars: int) -> _Asked:
     return _Asked(None, None, Question(texts["question"], texts.get("knowledge_base")))
 
 
-async def _tried(
-    services: Services, principal: Principal, question: Question, deadline: Deadline
+async def _recorded(
+    services: Services, principal: Principal, asked: _Asked, deadline: Deadline
 ) -> Explanation:
-    """As an answer's session, so that its end by a revocation or a drain ends this too."""
-    trace = Trace(f"req_{uuid.uuid4().hex}", uuid.uuid4().hex, services.metrics)
-    session = Session(trace.request_id, EventChannel(1, 0, 1))
+    kept = await services.explainer.recorded(
+        principal, deadline, request_id=asked.request_id, trace_id=asked.trace_id
+    )
+    if kept.subject != principal.subject:
+        await record(services, principal, "trace.read", request=kept.request_id)
+    return await services.explainer.explain(principal, kept, deadline)
+
+
+async def _followed(
+    request: Request, services: Services, principal: Principal, question: Question, deadline: Deadline
+) -> Explanation:
+    """As an answer's session: a revocation, a drain, a stop and its client's going end it."""
+    session = Session(f"req_{uuid.uuid4().hex}", EventChannel(1, 0, 1))
     session.principal = principal
+    session.cancel_scope.deadline = anyio.current_time() + deadline.remaining()
+    watch = ClientWatch(request.receive, 0, lambda: session.cancel(CloseReason.CLIENT_GONE))
+    connection = connection_of(request.scope)
+    if connection is not None:
+        connection.leave_with_eof()
+    explanation = None
     with services.registry.registered(session):
-        with session.cancel_scope:
-            await services.orchestrator.examine(session, trace, principal, question, deadline)
-        if session.failure is not None:
-            raise session.failure
-    outcome = "none" if trace.findings is None else trace.findings.relevance
-    kept = trace.to_keep("question", outcome)
-    if kept is None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(watch.run)
+            with session.cancel_scope:
+                try:
+                    explanation = await _tried(services, session, principal, question, deadline)
+                except GatewayError as error:
+                    session.fail(error)
+            tasks.cancel_scope.cancel()
+    if session.close_reason is not None:
+        raise session.failure or Stopped()
+    if explanation is None:
         raise DeadlineExceeded("total")
-    return Explanation(kept, whole=True, inside="operate" in principal.scopes)
+    return explanation
 
 
-def _told(explanation: Explanation, visible: Visible) -> dict[str, object]:
-    record, findings = explanation.record, explanation.findings
+async def _tried(
+    services: Services, session: Session, principal: Principal, question: Question, deadline: Deadline
+) -> Explanation:
+    trace = Trace(session.request_id, uuid.uuid4().hex, services.metrics)
+    with await services.sessions.acquire(deadline):
+        await services.orchestrator.examine(session, trace, principal, question, deadline)
+        kept = trace.to_keep("question", trace.findings.relevance if trace.findings else "none")
+        if kept is None:
+            raise DeadlineExceeded("total")
+        explanation = await services.explainer.explain(principal, kept, deadline)
+    if not explanation.whole:  # its outcome rests on what is out of reach by now
+        raise PermissionsChanged()
+    return explanation
+
+
+def _told(explanation: Explanation) -> dict[str, object]:
+    record, findings, visible = explanation.record, explanation.findings, explanation.visible
     told: dict[str, object] = {
         "request_id": record.request_id,
         "trace_id": record.trace_id,
@@ -135,6 +169,7 @@ def _search(findings: Findings) -> dict[str, object]:
     return {
         "mode": findings.mode,
         "served_by": findings.served_by,
+        "fallback": findings.fallback or None,
         "category": findings.category or None,
         "hints": findings.hints,
         "reranker": findings.reranker or None,
@@ -150,8 +185,12 @@ def _found(explanation: Explanation) -> dict[str, object] | None:
     told: dict[str, object] = {
         "passages": findings.candidates,
         "relevance": findings.relevance,
-        "score": findings.score,
-        "checks": [asdict(check) for check in findings.checks],
+        "checks": [_check(check, inside=explanation.inside) for check in findings.checks],
         "missing_words": findings.missing,
     }
-    return told | ({"dropped": findings.dropped} if explanation.inside else {})
+    return told | ({"score": findings.score, "dropped": findings.dropped} if explanation.inside else {})
+
+
+def _check(check: TracedCheck, *, inside: bool) -> dict[str, object]:
+    """Its numbers are for operators: they weigh words by how often documents have them."""
+    return asdict(check) if inside else {"name": check.name, "passed": check.passed}

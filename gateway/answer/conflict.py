@@ -1,0 +1,58 @@
+"""Conflict: whether two sentences state different amounts or dates of the same thing."""
+
+import re
+from collections import defaultdict
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from gateway.answer.amounts import amounts
+from gateway.retrieval.keyterms import key_terms
+from gateway.retrieval.terms import terms_of
+
+#: share of the shorter sentence's words that the other one must have
+_AGREE = 0.6
+_MONTH = re.compile(
+    r"\b(January|February|March|April|May|June|July|August|September|October|November|December)\b"
+)
+_YEAR = re.compile(r"[12][0-9]{3}")
+_DIGIT = re.compile(r"[0-9]")
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A sentence: its words without numbers, its names, and what it states by unit."""
+
+    words: frozenset[str]
+    names: frozenset[str]
+    stated: dict[str, frozenset[str]]
+
+    @classmethod
+    def of(cls, sentence: str) -> "Statement":
+        words = frozenset(term for term in terms_of(sentence) if not _DIGIT.search(term))
+        return cls(words, frozenset(key_terms(sentence).names), _by_unit(sentence))
+
+    def contradicts(self, other: "Statement", asked: Collection[str]) -> bool:
+        """Conservative: the same names and the same words of the question, most other words too, and exactly
+        one unit in which the two share no number. What needs arithmetic (24 hours, 1 day) is none.
+        """
+        if self.names != other.names or self.words.intersection(asked) != other.words.intersection(asked):
+            return False
+        shared = self.words & other.words
+        if len(shared) < 2 or len(shared) < _AGREE * min(len(self.words), len(other.words)):
+            return False
+        both = self.stated.keys() & other.stated.keys()
+        return sum(self.stated[unit].isdisjoint(other.stated[unit]) for unit in both) == 1
+
+
+def _by_unit(sentence: str) -> dict[str, frozenset[str]]:
+    found: dict[str, set[str]] = defaultdict(set)
+    for number, unit in amounts(sentence):
+        found[unit or ("year" if _YEAR.fullmatch(number) else "")].add(_plain(number))
+    for month in _MONTH.findall(sentence):
+        found["calendar"].add(month)
+    return {unit: frozenset(numbers) for unit, numbers in found.items()}
+
+
+def _plain(number: str) -> str:
+    """2.50 is 2.5, 14.0 is 14."""
+    return number.rstrip("0").rstrip(".") if number.count(".") == 1 else number

@@ -1,0 +1,40 @@
+"""The linear reranker's order of labelled passages, each of which is read once for all questions."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from gateway.adapters.embedded.features import Reading, WordVectors, features
+from gateway.adapters.embedded.rerank import CLOSE, RankingWeights
+from gateway.evaluation.index import Vectors
+from gateway.evaluation.labelled import Passage
+from gateway.retrieval.lexicon import TermStatistics
+
+
+class LinearOrder:
+    """An Order, the same that LinearReranker makes. For one set: passages are kept by their ids."""
+
+    def __init__(self, embedder: Vectors, weights: RankingWeights) -> None:
+        self._vectors = embedder.vectors
+        self._words = WordVectors(embedder.vectors)
+        self._weights = np.array(weights.values)
+        self._read: dict[str, Reading] = {}
+        self.version = weights.version
+
+    def ranked(
+        self,
+        question: str,
+        found: Sequence[Passage],
+        similarities: Sequence[float],
+        statistics: TermStatistics,
+    ) -> list[Passage]:
+        near = found[:CLOSE]
+        read = [self._reading(passage) for passage in near]
+        rows = features(question, read, similarities[:CLOSE], statistics, self._vectors, self._words)
+        order = np.argsort(-(rows @ self._weights), kind="stable")
+        return [*(near[int(place)] for place in order), *found[CLOSE:]]
+
+    def _reading(self, passage: Passage) -> Reading:
+        if passage.id not in self._read:
+            self._read[passage.id] = Reading.of(f"{passage.title}\n", passage.text, self._vectors)
+        return self._read[passage.id]
