@@ -10,12 +10,11 @@ from alembic.config import Config
 from sqlalchemy import Connection, Table, create_engine, insert, text
 
 from gateway.adapters.sql import migrations, postgres_admin
+from gateway.adapters.sql.lexicon_tables import release_classes, release_terms
 from gateway.adapters.sql.postgres_engine import postgres_url
 from gateway.adapters.sql.tables import (
     embedding_spaces,
     knowledge_bases,
-    release_classes,
-    release_terms,
     releases,
     tasks,
     tenants,

@@ -21,8 +21,9 @@ from sqlalchemy import (
     update,
 )
 
+from gateway.adapters.sql.lexicon_tables import release_classes, release_terms
 from gateway.adapters.sql.rows import batches, insert_missing
-from gateway.adapters.sql.tables import release_classes, release_terms, releases
+from gateway.adapters.sql.tables import releases
 from gateway.ingest.plan import ClassTerms
 from gateway.retrieval.lexicon import TermStatistics, Validity
 from gateway.retrieval.query import ScopedQuery

@@ -16,7 +16,8 @@ from sqlalchemy import (
     false,
 )
 
-from gateway.adapters.sql import trace_tables as trace_tables  # in the same metadata
+from gateway.adapters.sql import lexicon_tables as lexicon_tables  # these two: in the same metadata
+from gateway.adapters.sql import trace_tables as trace_tables
 from gateway.adapters.sql.columns import metadata as metadata
 from gateway.adapters.sql.columns import moment, number, partial, serial, words
 
@@ -243,33 +244,6 @@ release_documents = Table(
     number("moving", nullable=True),  # rows may carry this class by now: a move has begun
     words("approval", server_default="unreviewed"),  # as its rows say
     Index(None, "document_id"),
-    sqlite_with_rowid=False,
-)
-
-release_classes = Table(
-    "release_classes",
-    metadata,
-    words("kb_revision", ForeignKey("releases.kb_revision"), primary_key=True),
-    Column("acl_class", Integer, primary_key=True, autoincrement=False),
-    Column("valid_from", BigInteger, primary_key=True, autoincrement=False),
-    Column("valid_until", BigInteger, primary_key=True, autoincrement=False),
-    number("passages"),
-    sqlite_with_rowid=False,
-)
-
-release_terms = Table(
-    "release_terms",
-    metadata,
-    words("kb_revision", primary_key=True),
-    words("term", primary_key=True),
-    Column("acl_class", Integer, primary_key=True, autoincrement=False),
-    Column("valid_from", BigInteger, primary_key=True, autoincrement=False),
-    Column("valid_until", BigInteger, primary_key=True, autoincrement=False),
-    number("df"),
-    ForeignKeyConstraint(
-        ["kb_revision", "acl_class", "valid_from", "valid_until"],
-        [f"release_classes.{key}" for key in ("kb_revision", "acl_class", "valid_from", "valid_until")],
-    ),
     sqlite_with_rowid=False,
 )
 
