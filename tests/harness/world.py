@@ -34,7 +34,9 @@ from gateway.stream.registry import SessionRegistry
 from gateway.web.services import Services
 
 #: a busy machine isn't what tests are about; those of a cap give theirs
-_PATIENT = {f"{cap}_cap_ms": 10_000 for cap in ("embed", "retrieval", "rerank", "catalog", "connect")}
+_PATIENT = {f"{cap}_cap_ms": 10_000 for cap in ("embed", "retrieval", "rerank", "catalog", "connect")} | {
+    "revocation_bound_ms": 20_000
+}
 #: lets every passage with any similarity through
 OPEN_GATE = RetrievalConfig("open/1", w_similarity=1.0, w_coverage=1.0, bias=0.0)
 _OPEN_WEIGHTS = (("top_similarity", 1.0), ("coverage", 1.0))
