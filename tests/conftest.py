@@ -76,10 +76,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 #: modules whose tests on servers, or all of whose tests, only ``make soak`` runs: others are about the same
 #: kinds (the contract suites about hostile names, the adapters' own tests about restarts)
 _SOAK_ON_SERVERS = {
-    *("test_bad_input", "test_cli", "test_hostile_names", "test_http_surface", "test_model_endpoint"),
-    "test_sample_questions",
+    *("test_api_keys", "test_bad_input", "test_cli", "test_foreign_tenants", "test_http_surface"),
+    *("test_model_endpoint", "test_revoked_and_scoped", "test_sample_questions"),
 }
-_SOAK = {"test_two_processes", "test_restore_losses", "test_doctor_moves"}
+_SOAK = {"test_doctor_moves", "test_hostile_names", "test_restore_losses", "test_two_processes"}
 #: modules that need a store of rows for what they are about once: all else of them runs on twins, and
 #: ``make soak`` runs all of it on Lite
 _ONCE_ON_LITE = {

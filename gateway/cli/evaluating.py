@@ -125,6 +125,10 @@ def _target(url: str | None, token: str, *, offline: bool, kb: str) -> Iterator[
     if url is not None:
         yield running_gateway(url, token)
         return
+    if offline:
+        from gateway.observe.logging import configure_logging
+
+        configure_logging("error")
     with offline_gateway() if offline else temporary_gateway() as target:
         yield target
 

@@ -20,7 +20,6 @@ from gateway.bootstrap.identity import local_key
 from gateway.bootstrap.offline import open_offline
 from gateway.client import GatewayClient
 from gateway.errors import GatewayError
-from gateway.observe.logging import configure_logging
 from gateway.processes.listening import bound, url_of
 from gateway.settings import Settings
 
@@ -145,7 +144,6 @@ def offline_gateway() -> Iterator[Target]:
     Raises ConfigurationError, EmbedderUnavailable.
     """
     changes = {n.removeprefix("GATEWAY_").lower(): v for n, v in _PATIENT.items()}
-    configure_logging("error")
     settings = Settings(**changes)  # type: ignore[arg-type]  # pydantic reads them
     with start_blocking_portal() as portal:
         with portal.wrap_async_context_manager(open_offline(settings)) as offline:

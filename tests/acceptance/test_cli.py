@@ -237,6 +237,7 @@ def nowhere() -> str:
         return f"http://127.0.0.1:{probe.getsockname()[1]}"
 
 
+@pytest.mark.soak
 async def test_a_server_that_is_not_there_is_one_line(nowhere: str, tmp_path: Path) -> None:
     """Every command that is a client: exit 1, one line on stderr, no traceback."""
     (tmp_path / "a.md").write_text("# A\n\nText.\n")
@@ -254,6 +255,7 @@ async def test_a_server_that_is_not_there_is_one_line(nowhere: str, tmp_path: Pa
         assert said == [f"server_unreachable: {nowhere} does not answer"], command
 
 
+@pytest.mark.soak
 async def test_somebody_else_at_the_address_is_one_line() -> None:
     """A page instead of JSON, with any status: exit 1, one line, no traceback."""
     for status in (b"200 OK", b"404 Not Found", b"502 Bad Gateway"):
@@ -414,6 +416,7 @@ async def test_documents_and_tasks_can_be_looked_at(embedded_gateway: GatewayPro
     assert task["task_id"] in task_table.out.splitlines()[1]
 
 
+@pytest.mark.soak
 async def test_a_deleted_document_is_gone_and_its_clean_up_can_be_followed(
     embedded_gateway: GatewayProcess,
 ) -> None:

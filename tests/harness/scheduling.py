@@ -7,8 +7,16 @@ from xdist.scheduler import LoadFileScheduling
 _TOGETHER = {
     "test_sample_questions": "demos",
     "test_hostile_names": "demos",
-    "test_faults": "town",
-    "test_shared_quota": "town",
+    # one Milvus server for all of them: one costs more than most of their tests
+    **dict.fromkeys(
+        ("test_doctor", "test_faults", "test_migrate", "test_milvus_server_accounts", "test_shared_quota"),
+        "servers",
+    ),
+    **dict.fromkeys(
+        ("test_milvus_server_faults", "test_milvus_server_seals", "test_production", "test_search_modes"),
+        "servers",
+    ),
+    **dict.fromkeys(("test_two_processes", "test_vectors", "test_worker_process"), "servers"),
 }
 
 

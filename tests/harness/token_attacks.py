@@ -384,7 +384,7 @@ ACCEPTED: dict[str, Token] = {
     "as it should be": claims(),
     "aud in a list": claims(aud=["other", "qa-gateway"]),
     "no nbf, no iat": claims(nbf=None, iat=None),
-    "a fractional exp": claims(exp=_NOW + 600.5),
+    "a fractional exp": claims(exp=_NOW + _YEAR + 0.5),
     "no typ": header(typ=None),
     "typ of an access token": header(typ="at+jwt"),
     "a certificate's thumbprint": header(x5t="dGh1bWI"),

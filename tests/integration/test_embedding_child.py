@@ -150,6 +150,7 @@ async def test_waiting_for_another_batch_counts_into_the_deadline(embedder: Chil
         group.cancel_scope.cancel()
 
 
+@pytest.mark.soak
 async def test_a_child_that_dies_at_work_is_unavailable_and_replaced(embedder: ChildEmbedder) -> None:
     """The batch fails with EmbedderUnavailable, which an import tries again; the next one works."""
     pid = await warm_child(embedder)
@@ -252,6 +253,7 @@ anyio.run(main)
 """
 
 
+@pytest.mark.soak
 async def test_a_killed_parent_takes_its_busy_child_along(tmp_path: Path) -> None:
     """kill -9 in the middle of a batch ends the child too."""
     script = tmp_path / "parent.py"

@@ -241,6 +241,7 @@ async def test_a_child_that_dies_while_it_is_asked_for_the_marker_is_replaced(tm
         await child.aclose()
 
 
+@pytest.mark.soak
 async def test_a_first_child_that_dies_at_the_marker_is_a_failed_start(tmp_path: Path) -> None:
     """The caller hears of it in our own words, and no process is left."""
     (tmp_path / "die").touch()
@@ -295,6 +296,7 @@ async def test_a_child_dies_with_a_killed_parent_and_frees_the_folder(tmp_path: 
     await heir.aclose()
 
 
+@pytest.mark.soak
 async def test_closing_stops_the_child_and_keeps_what_was_written(tmp_path: Path) -> None:
     """A clean stop leaves no process; the next start finds the rows, sealed or not."""
     for attempt in (1, 2):

@@ -164,6 +164,7 @@ async def test_a_missing_collection_is_not_made_by_a_runtime_account(
         await runtime.aclose()
 
 
+@pytest.mark.soak
 async def test_a_missing_index_is_not_made_by_a_runtime_account(
     server: MilvusServer, store: MilvusStore, space: EmbeddingSpace, client: MilvusClient
 ) -> None:
@@ -215,6 +216,7 @@ async def test_a_revision_dropped_by_another_process_is_an_error(
         await other.aclose()
 
 
+@pytest.mark.soak
 async def test_a_collection_of_another_dimension_is_another_space(
     store: MilvusStore, space: EmbeddingSpace
 ) -> None:
@@ -238,6 +240,7 @@ async def test_a_collection_of_another_space_with_the_same_dimension_is_refused(
         await store.prepare(space)
 
 
+@pytest.mark.soak
 async def test_somebody_elses_collection_is_refused(
     store: MilvusStore, space: EmbeddingSpace, client: MilvusClient
 ) -> None:

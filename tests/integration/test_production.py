@@ -115,6 +115,7 @@ async def refusal_of(environment: Mapping[str, str]) -> ConfigurationError:
     return refused.value
 
 
+@pytest.mark.soak
 async def test_an_owner_of_the_tables_is_refused(migrated: Installation, tmp_path: Path) -> None:
     """The database's account that migrates is none that serves; the line stays short."""
     owner = {"GATEWAY_DATABASE_URL": migrated.database_url(OWNER), "GATEWAY_DATA_DIR": str(tmp_path)}
@@ -154,6 +155,7 @@ async def test_a_runtime_account_that_was_given_more_is_refused(
     assert error.detail.endswith(told)
 
 
+@pytest.mark.soak
 async def test_root_of_milvus_is_refused_for_workers_too(migrated: Installation, tmp_path: Path) -> None:
     """Exit 2 of the real command; the runtime account that migrate made is the one that may."""
     env = {**migrated.runtime, "GATEWAY_MILVUS_TOKEN": ROOT, "GATEWAY_DATA_DIR": str(tmp_path)}

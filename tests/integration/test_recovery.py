@@ -71,6 +71,7 @@ async def test_a_killed_vector_store_is_replaced(gateway: GatewayProcess) -> Non
     await answered(gateway)
 
 
+@pytest.mark.soak
 async def test_a_frozen_vector_store_costs_a_deadline_and_no_more(gateway: GatewayProcess) -> None:
     """504 in the name of the retrieval; the thawed child answers at once, and nothing stays taken."""
     child = gateway.child(LITE)
@@ -97,6 +98,7 @@ def locked_catalog(gateway: GatewayProcess) -> Iterator[None]:
             other.execute("ROLLBACK")
 
 
+@pytest.mark.soak
 async def test_a_locked_catalog_stops_imports_but_no_question(gateway: GatewayProcess) -> None:
     """Nothing is accepted that can't be written down; reads go on; then imports do too."""
     with locked_catalog(gateway):

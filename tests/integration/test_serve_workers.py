@@ -138,6 +138,7 @@ async def test_a_process_that_dies_is_replaced(tmp_path: Path) -> None:
         assert waits[:3] == [0.1, 0.2, 0.4]
 
 
+@pytest.mark.soak
 async def test_a_second_signal_waits_for_nobody(tmp_path: Path) -> None:
     """Open streams are cut, nothing is left, and the exit code tells that it was no orderly end."""
     async with supervised(tmp_path, 2) as (supervisor, address):
@@ -151,6 +152,7 @@ async def test_a_second_signal_waits_for_nobody(tmp_path: Path) -> None:
             await gone(pid)
 
 
+@pytest.mark.soak
 async def test_a_killed_supervisor_leaves_no_process_behind(tmp_path: Path) -> None:
     """kill -9: its processes stop as on SIGTERM, open streams end whole."""
     async with supervised(tmp_path, 2) as (supervisor, address):
@@ -172,6 +174,7 @@ async def test_what_is_wrong_with_all_is_said_once(tmp_path: Path) -> None:
     assert len((tmp_path / "starts").read_text().splitlines()) == 1
 
 
+@pytest.mark.soak
 async def test_a_process_that_keeps_dying_at_the_start_ends_the_rest(tmp_path: Path) -> None:
     """Three times without a word: exit 1, and the last line names the signal."""
     command = (*SMALL, "--starts", str(tmp_path / "starts"), "--crash")
@@ -200,6 +203,7 @@ async def test_the_gateway_itself_is_such_a_process(tmp_path: Path) -> None:
         assert "Traceback" not in supervisor.stderr
 
 
+@pytest.mark.soak
 async def test_the_reason_of_the_gateway_is_the_last_line(tmp_path: Path) -> None:
     """As without a supervisor: exit 2, `reason: text`."""
     env = {"GATEWAY_DATA_DIR": str(tmp_path / "data"), "GATEWAY_ENV": "production"}

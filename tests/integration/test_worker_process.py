@@ -83,6 +83,7 @@ async def test_a_worker_is_ready_once_its_parts_answer(tmp_path: Path) -> None:
         assert await worker.stop(signal.SIGTERM) == 0
 
 
+@pytest.mark.soak
 async def test_a_worker_can_be_stopped_before_it_is_open(tmp_path: Path) -> None:
     """Exit 0; what it had opened is closed, and it never was ready."""
     async with worker_process(tmp_path) as worker:

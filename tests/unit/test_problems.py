@@ -48,6 +48,7 @@ CASES: dict[errors.GatewayError, int] = {
     errors.VectorStoreUnavailable(DETAIL): 503,
     errors.ObjectStoreUnavailable(DETAIL): 503,
     errors.EmbedderUnavailable(DETAIL): 503,
+    errors.RerankerUnavailable(DETAIL): 503,
     errors.UpstreamFailed(DETAIL): 503,
     errors.AuthorizerUnavailable(DETAIL): 503,
     errors.IdentityUnavailable(DETAIL): 503,
