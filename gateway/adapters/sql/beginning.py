@@ -47,7 +47,7 @@ async def begin(
             return opened
         plan = await _listed(database, claim, opened)
         limit = None if reading == _READINGS else late
-        begun = await database.write(lambda c, now: _begin(c, claim, plan, wanted, limit))  # noqa: B023
+        begun = await database.write(lambda c, now: _begin(c, claim, plan, wanted, limit))  # noqa: B023 - awaited at once
         if begun is not None:
             return begun
     raise AssertionError("the last reading has no limit")
@@ -71,7 +71,7 @@ def _open(connection: Connection, now: float, claim: TaskClaim, wanted: Wanted) 
 async def _listed(database: Database, claim: TaskClaim, plan: ReleasePlan) -> ReleasePlan:
     documents = await database.browse(lambda c: snapshots.documents_of(c, plan.kb_id))
     for batch in batches(documents):
-        await database.write(lambda c, now: _add(c, claim, plan.release_id, batch))  # noqa: B023
+        await database.write(lambda c, now: _add(c, claim, plan.release_id, batch))  # noqa: B023 - awaited at once
     return _with_documents(plan, documents)
 
 
