@@ -66,7 +66,10 @@ async def test_a_guessed_text_looks_the_same_whether_another_tenant_has_it_or_no
         told = await right.delete()
         assert told == await wrong.delete()
         assert told["removed"] == {
-            "rows": 1, "originals": 1, "chunk_files": 1, "vector_files": 1,
+            "rows": 1,
+            "originals": 1,
+            "chunk_files": 1,
+            "vector_files": 1,
             "quotes": 0,
         }
         assert await owner.upload(knowledge_base="more") == {"reused": 1, "embedded": 0}
