@@ -6,7 +6,6 @@ list of one tenant. Whoever brings it is asked for his rights like everybody.
 
 import base64
 import binascii
-import json
 from dataclasses import dataclass
 
 import orjson
@@ -39,15 +38,14 @@ class Listing:
 
     def cursor(self, last: str) -> str:
         """What goes on behind ``last``."""
-        text = json.dumps([self._digest, last], separators=(",", ":"))
-        return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+        return base64.urlsafe_b64encode(orjson.dumps([self._digest, last])).decode().rstrip("=")
 
     def place(self, cursor: str | None) -> str | None:
         """The last thing its holder has seen. Raises InvalidField for a cursor of no or of another list."""
         if cursor is None:
             return None
         match _read(cursor):
-            case [self._digest, str(last)] if last.isprintable():
+            case [self._digest, str(last)] if "\0" not in last:  # which no store can hold
                 return last
         raise InvalidField("cursor is a next_cursor of the same list")
 

@@ -46,6 +46,21 @@ async def test_documents_come_in_pages_of_the_asked_size() -> None:
     assert first["limits"] == second["limits"] != {}
 
 
+async def test_a_page_may_end_at_any_name() -> None:
+    """Also at one with characters that nobody sees, or of the longest."""
+    sources = sorted(["line\nbreak", "全角\u3000空格", "👩\u200d👧", "z" * 500, "🙂" * 500])
+    world, seen = World(), list[str]()
+    await _import(world, *sources)
+    async with serving_world(world) as port:
+        with anyio.fail_after(PATIENCE_S):
+            path = "/v1/documents?knowledge_base=handbook&limit=1"
+            status, page = await _get(port, world, path)
+            while status == 200 and page["next_cursor"] is not None:
+                seen += [document["source"] for document in page["documents"]]
+                status, page = await _get(port, world, f"{path}&cursor={page['next_cursor']}")
+    assert (status, [*seen, page["documents"][0]["source"]]) == (200, sources)
+
+
 async def test_releases_come_in_pages_of_the_asked_size() -> None:
     """Newest first."""
     world = World()
