@@ -199,7 +199,7 @@ class QuietServer(uvicorn.Server):
 @asynccontextmanager
 async def serving(app: ScriptedGateway) -> AsyncIterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        config = uvicorn.Config(app, ws="none", lifespan="off", log_level="warning")
+        config = uvicorn.Config(app, ws="none", lifespan="off", log_config=None, access_log=False)
         config.timeout_graceful_shutdown = 1
         server = QuietServer(config)
         serve = asyncio.create_task(server.serve([listener]))

@@ -113,7 +113,9 @@ async def test_the_first_sign_to_stop_turns_new_questions_away() -> None:
     """At once, before any listener is closed: 503 `shutting_down`, unready, no model call."""
     world = World()
     await world.learn(TEXT)
-    server = GatewayServer(uvicorn.Config(lambda: None), world.registry, 60.0, lambda *_: None)
+    server = GatewayServer(
+        uvicorn.Config(lambda: None, log_config=None), world.registry, 60.0, lambda *_: None
+    )
     async with serving_world(world) as port:
         server.handle_exit(signal.SIGTERM, None)
         assert server.stop() is False
