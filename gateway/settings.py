@@ -193,6 +193,17 @@ class Settings(BaseSettings):
     #: passages with risk markers: pass them, mark them, or mark them and keep them from models
     risk_policy: Literal["allow", "mark", "withhold"] = "mark"
 
+    # reuse of answers: how long a whole answer may be told again (0 = never), and a refusal; how much of them
+    # this process keeps where there is no Redis; how long one step of Redis may take; the secret that
+    # encrypts them, 32 bytes in base64 (none = they are kept as they are)
+    answer_cache_ttl_s: float = Field(default=600.0, ge=0, le=86_400)
+    answer_cache_refusal_ttl_s: float = Field(default=30.0, ge=0, le=86_400)
+    answer_cache_bytes: int = Field(default=64 * 1024 * 1024, gt=0)
+    answer_cache_cap_ms: int = Field(default=50, gt=0)
+    answer_cache_key: SecretStr | None = None
+    #: who asks what is just being answered, with the same rights, gets that answer
+    answer_sharing: bool = True
+
     #: how long the traces of searches and answers are kept; 0 = none is
     trace_days: float = Field(default=30.0, ge=0)
     #: answered questions of a conversation that its follow-ups may lean on (0 = none), and for how long

@@ -1,12 +1,21 @@
-"""AnswerKey: everything two questions must share before one answer may serve both."""
+"""AnswerKey: everything two questions must share before one answer may serve both. The port to a store."""
 
-from dataclasses import dataclass
+import hashlib
+import json
+from collections.abc import Collection
+from dataclasses import astuple, dataclass
 from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerKey:
-    """Every part by name. Answers are never reused across keys, and there is no semantic match."""
+    """Every part by name. Answers are never reused across keys, and there is no semantic match.
+
+    ``kb_revision`` is that of the release the question is bound to; ``scope_digest`` names what its asker may
+    see and ``acl_revision`` the state of the permissions it was read from; ``conversation_digest`` is '' for
+    a question that stands alone. ``gateway_digest`` names the gateway's version and all of its settings that
+    shape an answer and stand in no other part.
+    """
 
     tenant: str
     kb_id: str
@@ -24,11 +33,40 @@ class AnswerKey:
     output_policy_version: str
     max_output_tokens: int
     incarnation: str
+    gateway_digest: str
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all parts, in hexadecimal; equal for equal keys only."""
+        canonical = json.dumps(astuple(self), separators=(",", ":")).encode()
+        return hashlib.sha256(canonical).hexdigest()
 
 
-class AnswerCache(Protocol):
-    """Where whole answers may be kept. What it returns is re-verified before it is shown."""
+class StoreUnavailable(Exception):
+    """The store can't be asked now, or not in time. No answer depends on it."""
 
-    async def read(self, key: AnswerKey) -> bytes | None: ...
 
-    async def write(self, key: AnswerKey, answer: bytes, ttl_s: float) -> None: ...
+class AnswerStore(Protocol):
+    """Where whole answers may be kept, by the digest of their key. What it returns is checked again before it
+    is shown, and nothing is lost with it. Every method raises StoreUnavailable.
+    """
+
+    async def read(self, digest: str) -> bytes | None: ...
+
+    async def write(self, digest: str, answer: bytes, ttl_s: float, documents: Collection[str]) -> bool:
+        """Replaces what is there; gone after ``ttl_s`` at the latest, and when one of the documents is
+        forgotten. False when it is too large.
+        """
+        ...
+
+    async def forget(self, documents: Collection[str]) -> int:
+        """Answers that rest on one of them are gone; how many those were."""
+        ...
+
+    async def claim(self, digest: str, owner: str, ttl_s: float) -> bool:
+        """Whether this one makes the answer now; again by the same owner it lasts from now on."""
+        ...
+
+    async def unclaim(self, digest: str, owner: str) -> None:
+        """Changes nothing when it is somebody else's."""
+        ...

@@ -14,11 +14,12 @@ from gateway.answer.generation import Generated, Generation
 from gateway.answer.moderation import OutputPolicy
 from gateway.answer.outlet import outlet_of
 from gateway.answer.prompt import Prompt
+from gateway.answer.sink import Sink
 from gateway.context import RequestContext
 from gateway.errors import DeadlineExceeded, QuotaExceeded, QuotaUnavailable, UpstreamFailed
 from gateway.observe.trace import Trace
 from gateway.release.model import RetrievalRelease
-from gateway.stream.session import CloseReason, Session
+from gateway.stream.session import CloseReason
 
 
 class ModelCalls:
@@ -72,16 +73,14 @@ class ModelCalls:
         """Raises UpstreamFailed with Retry-After when no endpoint would be asked now."""
         self._endpoints.check()
 
-    async def reserve(
-        self, session: Session, context: RequestContext, evidence: Sequence[Evidence]
-    ) -> Attempt:
-        """For the first call; held by the session. Raises QuotaExceeded, QuotaUnavailable, UpstreamFailed."""
-        return await self._reserve(self._endpoints.choose(evidence), 1, session, context)
+    async def reserve(self, sink: Sink, context: RequestContext, evidence: Sequence[Evidence]) -> Attempt:
+        """For the first call; held by the sink. Raises QuotaExceeded, QuotaUnavailable, UpstreamFailed."""
+        return await self._reserve(self._endpoints.choose(evidence), 1, sink, context)
 
     async def generate(
-        self, attempt: Attempt, session: Session, trace: Trace, context: RequestContext, prompt: Prompt
+        self, attempt: Attempt, sink: Sink, trace: Trace, context: RequestContext, prompt: Prompt
     ) -> Generated:
-        """Streams the answer to the session; a call that fails before its first text may be repeated.
+        """Streams the answer to the sink; a call that fails before its first text may be repeated.
 
         Raises UpstreamFailed, DeadlineExceeded, AnswerBlocked, ModerationUnavailable.
         """
@@ -91,8 +90,8 @@ class ModelCalls:
         while True:
             asked.append(attempt.endpoint.model.name)
             trace.note(model=asked[-1], models_asked=asked)
-            outlet = outlet_of(self._policy, session, trace, context.deadline)
-            generation = Generation(attempt.endpoint.model, prompt, session, trace, outlet, attempt.text_came)
+            outlet = outlet_of(self._policy, sink, trace, context.deadline)
+            generation = Generation(attempt.endpoint.model, prompt, sink, trace, outlet, attempt.text_came)
             try:
                 generated = await attempt.run(generation, context.deadline)
                 return replace(generated, second_choice=attempt.endpoint is not self._endpoints.first)
@@ -101,25 +100,23 @@ class ModelCalls:
                 following = None if generation.began else calls.after(attempt.endpoint, failure, left_s)
                 if following is None:
                     raise
-                again = await self._again(following, len(asked) + 1, session, context)
+                again = await self._again(following, len(asked) + 1, sink, context)
                 if again is None:
                     raise
             attempt = again
             trace.hooks.model_retry(following.kind)
 
     async def _again(
-        self, following: NextCall, number: int, session: Session, context: RequestContext
+        self, following: NextCall, number: int, sink: Sink, context: RequestContext
     ) -> Attempt | None:
         """None when there is no place for it: then the failure before it is what is told."""
         await anyio.sleep(following.pause_s)
         try:
-            return await self._reserve(following.endpoint, number, session, context)
+            return await self._reserve(following.endpoint, number, sink, context)
         except (QuotaExceeded, QuotaUnavailable, UpstreamFailed):
             return None
 
-    async def _reserve(
-        self, endpoint: Endpoint, number: int, session: Session, context: RequestContext
-    ) -> Attempt:
+    async def _reserve(self, endpoint: Endpoint, number: int, sink: Sink, context: RequestContext) -> Attempt:
         name = endpoint.model.name
         trial = endpoint.admit()
         try:
@@ -128,20 +125,20 @@ class ModelCalls:
                 context.scope.tenant,
                 name,
                 self._call_tokens,
-                _ending(session),
+                _ending(sink),
             )
         except BaseException:
             trial.release()
             raise
         attempt = Attempt(endpoint, trial, lease)
-        session.hold(attempt)
+        sink.hold(attempt)
         return attempt
 
 
-def _ending(session: Session) -> Callable[[], None]:
+def _ending(sink: Sink) -> Callable[[], None]:
     """What a lost lease does: a call without its place may not go on."""
 
     def lost() -> None:
-        session.cancel(CloseReason.QUOTA_LOST)
+        sink.cancel(CloseReason.QUOTA_LOST)
 
     return lost

@@ -11,7 +11,7 @@ from typing import Protocol
 from gateway.access.authorizer import DocumentRef, Recheck
 from gateway.access.principal import Principal
 from gateway.admission.stage import stage_time
-from gateway.answer.evidence import Evidence, GateCheck, GateDecision, RefusalReason
+from gateway.answer.evidence import GateCheck, GateDecision, RefusalReason
 from gateway.answer.followup import leans, names, stands_alone, told_with
 from gateway.answer.question import Question
 from gateway.context import RequestContext
@@ -97,23 +97,24 @@ class Conversations:
         told = "" if last is None else told_with(question.text, last.question)
         return replace(question, text=told, own=question.text) if told else question
 
-    async def keep(self, context: RequestContext, question: Question, evidence: Sequence[Evidence]) -> None:
-        """After an answer, or after a refusal with no evidence; before its end is told, for the next question
-        may come at once, but not in its last moments, and for a quarter of a second at the longest. Only what
-        stands alone is kept, for a follow-up leans on nothing else.
+    async def keep(
+        self, context: RequestContext, question: Question, documents: frozenset[DocumentRef]
+    ) -> None:
+        """After an answer, or after a refusal with no documents; before its end is told, for the next
+        question may come at once, but not in its last moments, and for a quarter of a second at the longest.
+        Only what stands alone is kept, for a follow-up leans on nothing else.
         """
         if question.conversation_id is None or not self._most:
             return
         stands = not question.own and stands_alone(question.text)
         if not stands or context.deadline.remaining() < _LEAST_LEFT_S:
             return
-        parts = [part for item in evidence for part in item.parts]
         turn = Turn(
             f"turn_{uuid.uuid4().hex}",
             _key(context, question),
             time.time(),
             question.text,
-            frozenset(DocumentRef(part.document_id, part.document_version) for part in parts),
+            documents,
         )
         try:
             with stage_time(context.deadline, "catalog", min(self._cap_ms, _KEEP_MS)):

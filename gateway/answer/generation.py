@@ -11,12 +11,12 @@ from gateway.answer.marker import MarkerHold
 from gateway.answer.model import AnswerModel, ModelFinish, ModelPiece, ModelUsage, TextPiece
 from gateway.answer.outlet import Outlet
 from gateway.answer.prompt import Prompt
+from gateway.answer.sink import Sink
 from gateway.context import Deadline
 from gateway.errors import UpstreamFailed
 from gateway.observe.hooks import ModelCall
 from gateway.observe.trace import Trace
 from gateway.stream.protocol import Usage
-from gateway.stream.session import Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +36,6 @@ class Generated:
     degraded: bool = False
     sure: bool = True
 
-    @property
-    def cacheable(self) -> bool:
-        """Only what the first choice ended by itself, with every stage before it done, and what rests on
-        evidence: not an answer that cites nothing, or that may be none.
-        """
-        whole = self.finish_reason == "stop" and not self.second_choice and not self.degraded
-        return whole and self.sure and bool(self.cited)
-
 
 class Generation:
     """Owns the upstream for the length of one call; leaving it in any way closes the call."""
@@ -52,14 +44,14 @@ class Generation:
         self,
         model: AnswerModel,
         prompt: Prompt,
-        session: Session,
+        sink: Sink,
         trace: Trace,
         outlet: Outlet,
         on_first_text: Callable[[], None],
     ) -> None:
         self._model = model
         self._prompt = prompt
-        self._session = session
+        self._sink = sink
         self._trace = trace
         self._outlet = outlet
         self._on_first_text = on_first_text
@@ -117,7 +109,7 @@ class Generation:
         if not self.began:
             self.began = True
             self._on_first_text()
-        if self._session.close_reason is not None:
+        if self._sink.close_reason is not None:
             self._trace.hooks.token_after_cancel(1)
         self._received.add(text)
         await self._send(self._citations.feed(self._marker.feed(text)))

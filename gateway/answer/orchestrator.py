@@ -1,54 +1,42 @@
 """The whole path of one question, from a verified principal to the last event."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from gateway.access.authorizer import Authorizer, DocumentRef
 from gateway.access.principal import Principal
 from gateway.access.scope import AccessScope
-from gateway.admission.bulkhead import Bulkhead
 from gateway.admission.stage import stage_time
-from gateway.answer.budget import fit_evidence, tokens_left
-from gateway.answer.calling import ModelCalls
-from gateway.answer.citing import Citing
-from gateway.answer.conversation import Conversations, judged_by_itself, naming_it
-from gateway.answer.evidence import Evidence, RefusalReason, check_calibrated, decide
-from gateway.answer.findings import findings_of
-from gateway.answer.generation import Generated
-from gateway.answer.neighbours import Neighbours
-from gateway.answer.prompt import Prompt, build_prompt
+from gateway.answer.caching import AnswerCache
+from gateway.answer.conversation import Conversations
+from gateway.answer.evidence import check_calibrated
+from gateway.answer.flight import Flight, LeftAlone, NotShared, Seat
+from gateway.answer.flights import Flights
+from gateway.answer.keys import AnswerKeys
+from gateway.answer.making import Making
+from gateway.answer.outcome import KeptAnswer
+from gateway.answer.permissions import Permissions
 from gateway.answer.question import Question
-from gateway.answer.report import done_of, meta_of, refusal_of
-from gateway.answer.search import PermittedSearch, SearchResult
+from gateway.answer.report import done_again, done_of, meta_of
+from gateway.answer.reuse import Reuse, reuse_of
 from gateway.context import Deadline, RequestContext
-from gateway.errors import PermissionsChanged, ReleaseUnresolved
-from gateway.observe.hooks import Stage
+from gateway.errors import ReleaseUnresolved
+from gateway.observe.hooks import CacheRead, Stage
 from gateway.observe.trace import Trace
 from gateway.release.catalog import ReleaseCatalog
-from gateway.retrieval.risk import RiskPolicy
 from gateway.stream.session import Session
 
-
-@dataclass(frozen=True, slots=True)
-class AnswerLimits:
-    """Sizes of an answer: passages, tokens of the model's context and of its output."""
-
-    passages: int
-    context_tokens: int
-    output_tokens: int
-    catalog_cap_ms: int
+#: an answer that is told again goes to the session in slices, which then can hold it back
+_SLICE_CHARS = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """What an answer needs of its search: evidence that fits, or why there is none.
+class _Asked:
+    """One bound question, and who waits for its answer."""
 
-    All that was found weighs ten times as much, and an answer may stream for minutes.
-    """
-
-    evidence: tuple[Evidence, ...]
-    reasons: tuple[RefusalReason, ...]
-    degraded: bool
+    session: Session
+    trace: Trace
+    context: RequestContext
+    question: Question
 
 
 class Orchestrator:
@@ -59,34 +47,33 @@ class Orchestrator:
         *,
         authorizer: Authorizer,
         releases: ReleaseCatalog,
-        search: PermittedSearch,
-        neighbours: Neighbours,
+        permissions: Permissions,
         conversations: Conversations,
-        calls: ModelCalls,
-        generation: Bulkhead,
-        limits: AnswerLimits,
-        check_fresh: Callable[[], None],
-        risk: RiskPolicy = RiskPolicy.MARK,
+        making: Making,
+        flights: Flights,
+        keys: AnswerKeys,
+        cache: AnswerCache | None,
+        shared: bool,
+        catalog_cap_ms: int,
     ) -> None:
-        """``check_fresh`` raises when revocations can't be followed."""
+        """``shared``: who asks what is just being answered gets that answer."""
         self._authorizer = authorizer
         self._releases = releases
-        self._search = search
-        self._neighbours = neighbours
+        self._permissions = permissions
         self._conversations = conversations
-        self._calls = calls
-        self._citing = Citing()
-        self._generation = generation
-        self._limits = limits
-        self._check_fresh = check_fresh
-        self._risk = risk
+        self._making = making
+        self._flights = flights
+        self._keys = keys
+        self._cache = cache
+        self._shared = shared
+        self._catalog_cap_ms = catalog_cap_ms
 
     async def bind(
         self, principal: Principal, knowledge_base: str | None, trace: Trace, deadline: Deadline
     ) -> RequestContext:
         """Steps 4-6: what the caller may see, of which release. Fails closed."""
-        self._check_fresh()
-        with stage_time(deadline, "catalog", self._limits.catalog_cap_ms):
+        self._permissions.check_fresh()
+        with stage_time(deadline, "catalog", self._catalog_cap_ms):
             with trace.stage(Stage.AUTHORIZE):
                 scope = await self._authorizer.authorize(principal, knowledge_base)
             with trace.stage(Stage.BIND):
@@ -109,18 +96,8 @@ class Orchestrator:
         return context
 
     async def verify(self, context: RequestContext, refs: frozenset[DocumentRef]) -> AccessScope:
-        """Permissions are read fresh once more after a search: nothing leaves on an old word.
-
-        The scope as it is now. Raises what ``authorize`` raises, and PermissionsChanged when a document is
-        no longer the caller's.
-        """
-        self._check_fresh()
-        with stage_time(context.deadline, "catalog", self._limits.catalog_cap_ms):
-            scope = await self._authorizer.still_holds(context.principal, context.scope)
-        fresh = replace(context, scope=scope)
-        if scope is not context.scope and not await self._search.still_permitted(fresh, refs):
-            raise PermissionsChanged()
-        return scope
+        """As ``Permissions.verify``."""
+        return await self._permissions.verify(context, refs)
 
     async def answer(
         self, session: Session, trace: Trace, principal: Principal, question: Question, deadline: Deadline
@@ -129,32 +106,20 @@ class Orchestrator:
         context = await self.bind(principal, question.knowledge_base, trace, deadline)
         session.scope = context.scope
         check_calibrated(context.release.config)  # no model is asked for what no gate can judge
-        calls = self._calls.of(context.release)
-        calls.check()
-        ticket = self._generation.announce(deadline)
-        session.hold(ticket)
         question = await self._conversations.standalone(context, question)
-        found = await self._find(session, trace, context, question, calls.max_sensitivity)
-        if found.reasons:
-            await self._conversations.keep(context, question, ())
-            session.scope = await self.verify(context, session.documents)  # a reranker takes its time
-            session.open(meta_of(context, calls.name, (), self._risk, trace.searched))
-            session.complete(refusal_of(found.reasons, trace))
+        trace.question, trace.searched = question.own or question.text, question.text if question.own else ""
+        asked = _Asked(session, trace, context, question)
+        reuse = self._reuse(context, question)
+        if await self._told_again(asked, reuse):
             return
-        if not question.own:  # what stands beside a follow-up's passage may be about the question before
-            found = await self._completed(session, trace, context, question, found)
-        place = await ticket.acquire(deadline)
-        session.hold(place)
-        attempt = await calls.reserve(session, context, found.evidence)
-        session.scope = await self.verify(context, session.documents)
-        name = attempt.endpoint.model.name
-        session.open(meta_of(context, name, found.evidence, self._risk, trace.searched))
-        with trace.stage(Stage.GENERATE):
-            prompt = self._prompt(question, found.evidence)
-            generated = await calls.generate(attempt, session, trace, context, prompt)
-        place.release()
-        await self._conversations.keep(context, question, found.evidence)
-        await self._finish(session, trace, replace(generated, degraded=found.degraded), found.evidence)
+        alone = not self._shared
+        while True:
+            try:
+                return await self._fly(asked, reuse, alone=alone)
+            except LeftAlone:
+                continue
+            except NotShared:
+                alone = True
 
     async def examine(
         self, session: Session, trace: Trace, principal: Principal, question: Question, deadline: Deadline
@@ -162,87 +127,105 @@ class Orchestrator:
         """Steps 4-13 without an answer: what was found, and why it would be refused, is on the trace."""
         context = await self.bind(principal, question.knowledge_base, trace, deadline)
         session.scope = context.scope
-        max_sensitivity = self._calls.of(context.release).max_sensitivity
-        found = await self._find(session, trace, context, question, max_sensitivity)
+        found = await self._making.find(session, trace, context, question)
         session.scope = await self.verify(context, session.documents)
         trace.reasons = tuple(reason.value for reason in found.reasons)
 
-    async def _find(
-        self,
-        session: Session,
-        trace: Trace,
-        context: RequestContext,
-        question: Question,
-        max_sensitivity: int,
-    ) -> _Found:
-        """Searches and judges what came; the candidates that don't become evidence end here."""
-        trace.question, trace.searched = question.own or question.text, question.text if question.own else ""
-        result = await self._search.run(context, trace, question.text)
-        session.documents = result.refs
-        session.scope = await self.verify(context, result.refs)
-        result = self._usable(result, trace, max_sensitivity)
-        result = await self._search.rerank(context, trace, result)
-        named = replace(result, candidates=naming_it(question, result.candidates))
-        evidence = named.evidence(self._limits.passages)
-        with trace.stage(Stage.GATE):
-            decision = decide(context.release.config, named.signals(evidence))
-            decision = judged_by_itself(decision, question, len(result.candidates), len(evidence))
-            trace.findings = findings_of(result, evidence, decision)
-            reasons = decision.reasons
-            fitting = () if reasons else self._fit(evidence, question)
-        reasons = reasons if reasons or fitting else (RefusalReason.BUDGET_TOO_SMALL,)
-        return _Found(fitting, reasons, result.degraded)
-
-    def _usable(self, result: SearchResult, trace: Trace, max_sensitivity: int) -> SearchResult:
-        """The passages that the answering endpoint is cleared for and that no risk keeps back."""
-        safe = [c for c in result.candidates if not self._risk.withholds(c.chunk.risk)]
-        trace.note(withheld=len(result.candidates) - len(safe))
-        cleared = tuple(c for c in safe if c.chunk.sensitivity <= max_sensitivity)
-        return replace(result, candidates=cleared)
-
-    async def _completed(
-        self, session: Session, trace: Trace, context: RequestContext, question: Question, found: _Found
-    ) -> _Found:
-        """With the neighbours of the evidence, by the permissions of the last look."""
-        whole = await self._neighbours.join(
-            replace(context, scope=session.scope or context.scope),
-            trace,
-            found.evidence,
-            max_sensitivity=self._calls.of(context.release).max_sensitivity,
-            tokens=tokens_left(
-                found.evidence,
-                question.text,
-                context_tokens=self._limits.context_tokens,
-                output_tokens=self._output_tokens(question),
-            ),
-        )
-        return replace(found, evidence=whole.evidence, degraded=found.degraded or whole.skipped)
-
-    def _fit(self, evidence: tuple[Evidence, ...], question: Question) -> tuple[Evidence, ...]:
-        return fit_evidence(
-            evidence,
-            question.text,
-            context_tokens=self._limits.context_tokens,
-            output_tokens=self._output_tokens(question),
+    def _reuse(self, context: RequestContext, question: Question) -> Reuse:
+        return reuse_of(
+            self._keys,
+            context,
+            question,
+            model=self._making.model(context.release),
+            max_output_tokens=self._making.output_tokens(question),
         )
 
-    def _output_tokens(self, question: Question) -> int:
-        return min(question.max_output_tokens or self._limits.output_tokens, self._limits.output_tokens)
+    # -- an answer that was kept ------------------------------------------------------------------
 
-    def _prompt(self, question: Question, evidence: tuple[Evidence, ...]) -> Prompt:
-        return build_prompt(
-            question.text,
-            evidence,
-            language=question.answer_language,
-            max_output_tokens=self._output_tokens(question),
-        )
+    async def _told_again(self, asked: _Asked, reuse: Reuse) -> bool:
+        """Step 7. False when there is none that this asker may see now."""
+        if self._cache is None or reuse.kept_as is None:
+            asked.trace.hooks.cache(CacheRead.SKIP)
+            return False
+        with asked.trace.stage(Stage.CACHE):
+            kept = await self._cache.read(reuse.kept_as)
+        if kept is None:
+            return False
+        if not await self._may_see(asked, kept.opening.documents):
+            asked.trace.hooks.cache(CacheRead.STALE)
+            return False
+        asked.trace.hooks.cache_hit(kept.ending.usage.input_tokens + kept.ending.usage.output_tokens)
+        await self._tell(asked, kept)
+        return True
 
-    async def _finish(
-        self, session: Session, trace: Trace, generated: Generated, evidence: tuple[Evidence, ...]
-    ) -> None:
-        if generated.no_support:
-            session.complete(refusal_of((RefusalReason.MODEL_FOUND_NO_SUPPORT,), trace, generated.usage))
-        else:
-            cited = await self._citing.citations(generated, evidence)
-            trace.note(uncited=cited.uncited)
-            session.complete(done_of(generated, cited.sources, trace))
+    async def _may_see(self, asked: _Asked, documents: frozenset[DocumentRef]) -> bool:
+        """Whether he may see all of them now, by the catalog's own word on each. They are in his session by
+        then: what is revoked meanwhile ends it.
+        """
+        asked.session.documents = documents
+        if await self._permissions.cover(asked.context, documents):
+            asked.session.scope = await self.verify(asked.context, documents)
+            return True
+        asked.session.documents = frozenset()
+        return False
+
+    async def _tell(self, asked: _Asked, kept: KeptAnswer) -> None:
+        session, trace = asked.session, asked.trace
+        trace.note(cached=True, model=kept.opening.model)
+        session.open(meta_of(asked.context, kept.opening, trace.searched, cached=True))
+        for start in range(0, len(kept.text), _SLICE_CHARS):
+            trace.text_sent()
+            await session.write(kept.text[start : start + _SLICE_CHARS])
+        await self._conversations.keep(asked.context, asked.question, kept.opening.documents)
+        session.complete(done_again(kept, trace))
+
+    # -- an answer that is made -------------------------------------------------------------------
+
+    async def _fly(self, asked: _Asked, reuse: Reuse, *, alone: bool) -> None:
+        """Raises LeftAlone and NotShared, before the session is open only."""
+
+        async def make(flight: Flight) -> None:
+            await self._make(flight, asked, reuse)
+
+        trace, deadline = asked.trace, asked.context.deadline
+        key = None if alone else reuse.key
+        seat: Seat | None = None
+        try:
+            async with self._flights.aboard(key, trace, deadline, asked.session.cancel, make) as seat:
+                await self._read(asked, seat)
+        finally:
+            if seat is not None:
+                trace.take(seat.trace, timed=seat.leads)
+
+    async def _read(self, asked: _Asked, seat: Seat) -> None:
+        """One member's part: he looks, is told, and reads."""
+        session, trace = asked.session, asked.trace
+        opening = await seat.opening()
+        trace.hooks.flight(leads=seat.leads)
+        if seat.leads:
+            session.scope = await self.verify(asked.context, session.documents)
+        elif not await self._may_see(asked, opening.documents):
+            raise NotShared
+        session.open(meta_of(asked.context, opening, trace.searched))
+        seat.want()
+        while text := await seat.text():
+            trace.text_sent()
+            await session.write(text)
+        ending = await seat.ending()
+        trace.take(seat.trace, timed=seat.leads)
+        documents = opening.documents if not ending.reasons else frozenset()
+        await self._conversations.keep(asked.context, asked.question, documents)
+        session.complete(done_of(ending, trace))
+
+    async def _make(self, flight: Flight, asked: _Asked, reuse: Reuse) -> None:
+        """By the leader's question and rights, in the time of whoever has the most."""
+        context = replace(asked.context, deadline=flight.deadline)
+        if self._cache is None or reuse.kept_as is None:
+            await self._making.make(flight, asked.session, context, asked.question, reuse.unkept)
+            return
+        async with self._cache.turn(reuse.kept_as, context.deadline) as kept:
+            if kept is not None:
+                await flight.repeat(kept)
+                return
+            await self._making.make(flight, asked.session, context, asked.question)
+            await self._cache.keep(reuse.kept_as, flight.landed())

@@ -1,4 +1,4 @@
-"""The outlet of an answer: the last gate before the session, which only text that may leave passes."""
+"""The outlet of an answer: the last gate before its sink, which only text that may leave passes."""
 
 import io
 from typing import Protocol
@@ -6,17 +6,17 @@ from typing import Protocol
 from gateway.admission.stage import stage_time
 from gateway.answer.moderation import ModerationMode, Moderator, OutputPolicy
 from gateway.answer.segments import Segments
+from gateway.answer.sink import Sink
 from gateway.context import Deadline
 from gateway.errors import AnswerBlocked
 from gateway.observe.hooks import ModelCall, Stage
 from gateway.observe.trace import Trace
-from gateway.stream.session import Session
 
 #: a sentence longer than this is judged, and leaves, in parts
 SEGMENT_CHARS = 400
 #: what left before a segment and is judged with it: the end of a phrase may come in the next one
 CONTEXT_CHARS = 200
-#: a checked answer goes to the session in slices, which then can hold it back
+#: a checked answer goes to the sink in slices, which then can hold it back
 _SLICE_CHARS = 4096
 
 
@@ -33,14 +33,14 @@ class Outlet(Protocol):
 class OpenOutlet:
     """Without a policy: everything leaves as it comes."""
 
-    def __init__(self, session: Session, trace: Trace) -> None:
-        self._session = session
+    def __init__(self, sink: Sink, trace: Trace) -> None:
+        self._sink = sink
         self._trace = trace
 
     async def write(self, text: str) -> None:
         if text:
             self._trace.text_sent()
-            await self._session.write(text)
+            await self._sink.write(text)
 
     async def finish(self) -> None:
         pass
@@ -110,9 +110,9 @@ class BufferedOutlet:
             await self._outlet.write(text[start : start + _SLICE_CHARS])
 
 
-def outlet_of(policy: OutputPolicy | None, session: Session, trace: Trace, deadline: Deadline) -> Outlet:
+def outlet_of(policy: OutputPolicy | None, sink: Sink, trace: Trace, deadline: Deadline) -> Outlet:
     """The outlet of one answer; no policy lets everything pass."""
-    outlet = OpenOutlet(session, trace)
+    outlet = OpenOutlet(sink, trace)
     if policy is None:
         return outlet
     inspection = Inspection(policy.moderator, policy.cap_ms, trace, deadline)

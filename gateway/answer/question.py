@@ -9,7 +9,7 @@ from gateway.errors import InvalidField
 @dataclass(frozen=True, slots=True)
 class Question:
     """``knowledge_base`` None means the caller's only permitted one. ``own`` is what was asked, where
-    ``text`` tells it so that it stands alone.
+    ``text`` tells it so that it stands alone. ``no_store`` wants an answer made for this question alone.
     """
 
     text: str
@@ -18,6 +18,7 @@ class Question:
     language: str | None = None
     max_output_tokens: int | None = None
     own: str = ""
+    no_store: bool = False
 
     @property
     def answer_language(self) -> str:

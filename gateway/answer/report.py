@@ -2,15 +2,14 @@
 
 from collections.abc import Sequence
 
-from gateway.answer.evidence import Evidence, RefusalReason
-from gateway.answer.generation import Generated
+from gateway.answer.evidence import Evidence
+from gateway.answer.outcome import Ending, KeptAnswer, Opening
 from gateway.context import RequestContext
 from gateway.observe.hooks import Stage
 from gateway.observe.trace import Trace
 from gateway.retrieval.risk import RiskPolicy
 from gateway.stream.protocol import (
     AnswerStatus,
-    CitedSource,
     Done,
     Meta,
     Searched,
@@ -23,11 +22,7 @@ NO_USAGE = Usage(0, 0, estimated=False)
 
 
 def meta_of(
-    context: RequestContext,
-    model: str,
-    evidence: Sequence[Evidence],
-    risk: RiskPolicy = RiskPolicy.MARK,
-    searched_for: str = "",
+    context: RequestContext, opening: Opening, searched_for: str = "", *, cached: bool = False
 ) -> Meta:
     """``searched_for`` is what was looked for in place of a follow-up, '' for the question itself."""
     return Meta(
@@ -37,11 +32,15 @@ def meta_of(
         knowledge_revision=context.release.kb_revision,
         release_sequence=context.release.sequence,
         embedding_space_id=context.release.space.space_id,
-        model=model,
-        cached=False,
-        sources=tuple(_source(item, risk) for item in evidence),
+        model=opening.model,
+        cached=cached,
+        sources=opening.sources,
         searched_for=searched_for or None,
     )
+
+
+def sources_of(evidence: Sequence[Evidence], risk: RiskPolicy) -> tuple[Source, ...]:
+    return tuple(_source(item, risk) for item in evidence)
 
 
 def _source(item: Evidence, risk: RiskPolicy) -> Source:
@@ -63,44 +62,41 @@ def _source(item: Evidence, risk: RiskPolicy) -> Source:
     )
 
 
-def done_of(generated: Generated, citations: tuple[CitedSource, ...], trace: Trace) -> Done:
-    """An answer, whole or ended by its length."""
-    trace.status = AnswerStatus.ANSWERED.value
-    trace.note(unknown_citations=generated.unknown_citations, finish=generated.finish_reason)
-    return Done(
-        status=AnswerStatus.ANSWERED,
-        reasons=(),
-        citations=citations,
-        usage=generated.usage,
-        cacheable=generated.cacheable,
-        cached=False,
-        timings=timings_of(trace),
-    )
+def done_of(ending: Ending, trace: Trace) -> Done:
+    """An answer, whole or ended by its length; or a refusal, an outcome like any other: no text, no
+    citations, its reasons as codes.
+    """
+    return _told(ending, trace, ending.usage, cached=False)
 
 
-def refusal_of(reasons: Sequence[RefusalReason], trace: Trace, usage: Usage = NO_USAGE) -> Done:
-    """A refusal is an outcome like any other: no text, no citations, its reasons as codes."""
-    trace.status = AnswerStatus.REFUSED_NO_EVIDENCE.value
-    trace.reasons = tuple(reason.value for reason in reasons)
-    trace.note(reasons=list(trace.reasons))
+def done_again(kept: KeptAnswer, trace: Trace) -> Done:
+    """Of an answer that was kept: telling it again uses nothing."""
+    return _told(kept.ending, trace, NO_USAGE, cached=True)
+
+
+def _told(ending: Ending, trace: Trace, usage: Usage, *, cached: bool) -> Done:
+    trace.status = ending.status.value
+    if ending.reasons:
+        trace.reasons = ending.reasons
+        trace.note(reasons=list(ending.reasons))
     return Done(
-        status=AnswerStatus.REFUSED_NO_EVIDENCE,
-        reasons=trace.reasons,
-        citations=(),
+        status=ending.status,
+        reasons=ending.reasons,
+        citations=ending.citations,
         usage=usage,
-        cacheable=False,
-        cached=False,
+        cacheable=ending.status is AnswerStatus.ANSWERED and not ending.unkept,
+        cached=cached,
         timings=timings_of(trace),
-        searched=_searched(trace),
+        searched=ending.searched,
     )
 
 
-def _searched(trace: Trace) -> Searched | None:
+def searched_of(context: RequestContext, trace: Trace) -> Searched | None:
     """Nothing of any document: the caller's own words, and a count of passages that he may see."""
-    if trace.context is None or trace.findings is None:
+    if trace.findings is None:
         return None
     found = trace.findings
-    return Searched(trace.context.scope.knowledge_base, found.candidates, found.missing)
+    return Searched(context.scope.knowledge_base, found.candidates, found.missing)
 
 
 def timings_of(trace: Trace) -> Timings:

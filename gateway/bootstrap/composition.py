@@ -12,16 +12,22 @@ from gateway.admission.bulkhead import Bulkhead
 from gateway.admission.quota import Quota
 from gateway.admission.rate import RequestRate
 from gateway.admission.share import TenantShares
+from gateway.answer.cache import AnswerStore
 from gateway.answer.calling import ModelCalls
 from gateway.answer.conversation import Conversations
 from gateway.answer.endpoints import Endpoint, Endpoints
 from gateway.answer.explaining import Explainer, ReleaseContents
+from gateway.answer.flights import Flights
+from gateway.answer.keepable import Unkept
+from gateway.answer.making import AnswerLimits, Making
 from gateway.answer.model import AnswerModel
 from gateway.answer.moderation import ModerationMode, Moderator, OutputPolicy
 from gateway.answer.neighbours import NeighbourLimits, Neighbours
-from gateway.answer.orchestrator import AnswerLimits, Orchestrator
+from gateway.answer.orchestrator import Orchestrator
+from gateway.answer.permissions import Permissions
 from gateway.answer.reranking import Reranking
 from gateway.answer.search import PermittedSearch, SearchCaps
+from gateway.bootstrap.answers import answer_cache, answer_keys
 from gateway.bootstrap.works import reclaim_schedule, works_of
 from gateway.ingest.building import DocumentParser
 from gateway.ingest.governance import MoveStore
@@ -115,6 +121,7 @@ class Parts(ImportParts):
     second_model: AnswerModel | None = None
     moderator: Moderator | None = None
     quota: Quota
+    answers: AnswerStore | None = None
     principals: PrincipalSource | None = None
     recheck: Recheck | None = None
     hints: tuple[ChangeHints, ...] = ()
@@ -129,7 +136,9 @@ def compose(
     registry: SessionRegistry | None = None,
 ) -> tuple[Services, Worker]:
     """Puts the parts together; opens and starts nothing. Nothing is answered before the feed runs."""
-    metrics = Metrics(close_reasons=sorted(CANCEL_REASONS), statuses=map(str, AnswerStatus))
+    metrics = Metrics(
+        close_reasons=sorted(CANCEL_REASONS), statuses=map(str, AnswerStatus), unkept=map(str, Unkept)
+    )
     offline = _offline(settings)
     worker = compose_worker(settings, parts, worker_name, offline)
     embedding = Bulkhead("embedding", settings.embedding_concurrency, settings.embedding_wait_ms)
@@ -190,24 +199,33 @@ def compose(
         hours=settings.conversation_hours,
         catalog_cap_ms=settings.catalog_cap_ms,
     )
-    orchestrator = Orchestrator(
-        conversations=conversations,
-        authorizer=authorizer,
-        releases=parts.catalog,
+    permissions = Permissions(authorizer, search, feed.check_fresh, settings.catalog_cap_ms)
+    making = Making(
         search=search,
         neighbours=Neighbours(
             parts.vectors, recheck, retrieval, _neighbours(settings), RiskPolicy(settings.risk_policy)
         ),
         calls=_calls(settings, parts),
         generation=generation,
-        check_fresh=feed.check_fresh,
+        permissions=permissions,
         risk=RiskPolicy(settings.risk_policy),
         limits=AnswerLimits(
             passages=settings.evidence_passages,
             context_tokens=settings.model_context_tokens,
             output_tokens=settings.max_output_tokens,
-            catalog_cap_ms=settings.catalog_cap_ms,
         ),
+    )
+    orchestrator = Orchestrator(
+        conversations=conversations,
+        authorizer=authorizer,
+        releases=parts.catalog,
+        permissions=permissions,
+        making=making,
+        flights=Flights(settings.session_buffer_bytes),
+        keys=answer_keys(settings, parts.reranker),
+        cache=answer_cache(settings, parts.answers, metrics, worker_name),
+        shared=settings.answer_sharing,
+        catalog_cap_ms=settings.catalog_cap_ms,
     )
     traces = TraceRecorder(
         parts.catalog, size=_TRACES if settings.trace_days else 0, on_drop=metrics.traces_dropped

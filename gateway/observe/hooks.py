@@ -10,6 +10,7 @@ class Stage(StrEnum):
     IDENTIFY = "identify"
     AUTHORIZE = "authorize"
     BIND = "bind"
+    CACHE = "cache"
     EMBED = "embed"
     RETRIEVE = "retrieve"
     RECHECK = "recheck"
@@ -44,6 +45,17 @@ class RerankSkip(StrEnum):
     UNAVAILABLE = "reranker_unavailable"
 
 
+class CacheRead(StrEnum):
+    """What a look for a kept answer came to."""
+
+    HIT = "hit"
+    MISS = "miss"
+    STALE = "stale"  # its asker may not see now what it rests on
+    SKIP = "skip"  # it wasn't looked for
+    UNAVAILABLE = "unavailable"
+    DAMAGED = "damaged"
+
+
 class Hooks(Protocol):
     """Told as things happen; implementations return at once and never raise."""
 
@@ -71,7 +83,13 @@ class Hooks(Protocol):
 
     def recheck_drop(self, reason: str) -> None: ...
 
-    def cache(self, result: str) -> None: ...
+    def cache(self, result: CacheRead) -> None: ...
+
+    def cache_hit(self, tokens: int) -> None: ...
+
+    def cache_write(self, unkept: str) -> None: ...
+
+    def flight(self, *, leads: bool) -> None: ...
 
     def token_after_cancel(self, tokens: int) -> None: ...
 

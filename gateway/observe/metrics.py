@@ -14,7 +14,7 @@ from prometheus_client import (
 
 from gateway.access.authorizer import DropReason
 from gateway.errors import GatewayError
-from gateway.observe.hooks import ModelCall, RerankSkip, Retry, Stage
+from gateway.observe.hooks import CacheRead, ModelCall, RerankSkip, Retry, Stage
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0)
 
@@ -35,7 +35,9 @@ class Watched(Protocol):
 class Metrics:
     """Implements Hooks. No label ever holds a tenant, a person or free text."""
 
-    def __init__(self, *, close_reasons: Iterable[str], statuses: Iterable[str]) -> None:
+    def __init__(
+        self, *, close_reasons: Iterable[str], statuses: Iterable[str], unkept: Iterable[str] = ()
+    ) -> None:
         self.registry = CollectorRegistry()
         self._questions = self._counter("gateway_questions", "Questions received.")
         self._retrievals = self._counter("gateway_retrievals", "Searches of the vector store started.")
@@ -74,7 +76,16 @@ class Metrics:
         self._drops = self._counter(
             "gateway_recheck_drops", "Candidates the re-check dropped.", "reason", map(str, DropReason)
         )
-        self._cache = self._counter("gateway_cache", "Answer cache reads.", "result", ("hit", "miss", "skip"))
+        self._cache = self._counter("gateway_cache", "Answer cache reads.", "result", map(str, CacheRead))
+        self._cache_writes = self._counter(
+            "gateway_cache_writes", "Whole answers kept, or why not.", "result", ("kept", *unkept)
+        )
+        self._saved_tokens = self._counter(
+            "gateway_cache_saved_tokens", "Tokens that the answers told again had used when they were made."
+        )
+        self._members = self._counter(
+            "gateway_flight_members", "Questions answered by one making.", "role", ("leader", "follower")
+        )
         self._after_cancel = self._counter(
             "gateway_tokens_after_cancel", "Pieces of text that came after a cancel."
         )
@@ -171,8 +182,18 @@ class Metrics:
     def recheck_drop(self, reason: str) -> None:
         self._drops.labels(reason).inc()
 
-    def cache(self, result: str) -> None:
-        self._cache.labels(result).inc()
+    def cache(self, result: CacheRead) -> None:
+        self._cache.labels(result.value).inc()
+
+    def cache_hit(self, tokens: int) -> None:
+        self._cache.labels(CacheRead.HIT.value).inc()
+        self._saved_tokens.inc(tokens)
+
+    def cache_write(self, unkept: str) -> None:
+        self._cache_writes.labels(unkept or "kept").inc()
+
+    def flight(self, *, leads: bool) -> None:
+        self._members.labels("leader" if leads else "follower").inc()
 
     def token_after_cancel(self, tokens: int) -> None:
         self._after_cancel.inc(tokens)

@@ -49,6 +49,13 @@ class Trace:
     def note(self, **facts: object) -> None:
         self.facts.update(facts)
 
+    def take(self, making: "Trace", *, timed: bool) -> None:
+        """What the making of its answer has noted; its stage times where they are the request's own."""
+        self.facts.update(making.facts)
+        self.findings = self.findings or making.findings
+        if timed:
+            self.stage_ms.update(making.stage_ms)
+
     def text_sent(self) -> None:
         """Call at each piece of text; only the first one counts."""
         if self._first_text_ms is None:

@@ -14,11 +14,13 @@ from gateway.access.classes import Acl
 from gateway.access.principal import IdentityVerifier
 from gateway.adapters.identity.api_keys import ApiKeyVerifier, Pepper, Verifiers
 from gateway.adapters.identity.tokens import LocalKey
+from gateway.adapters.memory.answers import MemoryAnswers
 from gateway.adapters.memory.catalog import MemoryCatalog
 from gateway.adapters.memory.models import FixedEmbedder, Gate, ScriptedModel
 from gateway.adapters.memory.objects import MemoryObjects
 from gateway.adapters.memory.vectors import MemoryVectors
 from gateway.admission.quota import Quota
+from gateway.answer.cache import AnswerStore
 from gateway.bootstrap.composition import Parts, compose
 from gateway.bootstrap.quota import local_quota
 from gateway.ingest.building import build_document
@@ -37,6 +39,8 @@ from gateway.web.services import Services
 _PATIENT = {f"{cap}_cap_ms": 10_000 for cap in ("embed", "retrieval", "rerank", "catalog", "connect")} | {
     "revocation_bound_ms": 20_000
 }
+#: each question is answered by itself, unless a test is about sharing
+_UNSHARED = {"answer_cache_ttl_s": 0, "answer_sharing": False}
 #: lets every passage with any similarity through
 OPEN_GATE = RetrievalConfig("open/1", w_similarity=1.0, w_coverage=1.0, bias=0.0)
 _OPEN_WEIGHTS = (("top_similarity", 1.0), ("coverage", 1.0))
@@ -160,6 +164,7 @@ class World:
         second_model: Any = None,
         moderator: Any = None,
         reranker: Any = None,
+        answers: AnswerStore | None = None,
         vectorstore: Any = None,
         embedder: Any = None,
         previous_embedder: Any = None,
@@ -171,7 +176,7 @@ class World:
         hints: Sequence[ChangeHints] = (),
         **settings: Any,
     ) -> None:
-        self.settings = Settings(**{"data_dir": Path("unused"), **_PATIENT, **settings})
+        self.settings = Settings(**{"data_dir": Path("unused"), **_PATIENT, **_UNSHARED, **settings})
         ground = ground or twins(self.settings, embedder)
         self.catalog = ground.catalog
         self.vectors = ground.vectors
@@ -199,6 +204,7 @@ class World:
             moderator=moderator,
             config=config or ground.config,
             quota=ground.quota,
+            answers=answers or MemoryAnswers(self.settings.answer_cache_bytes),
             checks={},
             principals=principals,
             recheck=recheck,

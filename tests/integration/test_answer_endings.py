@@ -133,7 +133,7 @@ async def test_no_failure_to_keep_a_turn_ends_an_answer(left_ms: float, asked: i
         context = await world.services.orchestrator.bind(ANN, None, trace, Deadline.after(left_ms))
         recheck = CatalogRecheck(world.catalog)
         conversations = Conversations(turns, recheck, most_turns=6, hours=1, catalog_cap_ms=1000)
-        await conversations.keep(context, Question(QUESTION, conversation_id="talk"), ())
+        await conversations.keep(context, Question(QUESTION, conversation_id="talk"), frozenset())
     assert turns.asked == asked
 
 

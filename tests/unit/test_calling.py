@@ -5,6 +5,7 @@ import pytest
 
 from gateway.adapters.memory.models import Gate, ScriptedModel
 from gateway.answer.fault import ModelRefused, ModelThrottled, ModelUnreached
+from gateway.answer.keepable import why_unkept
 from gateway.answer.model import ModelFinish, ModelPiece, TextPiece
 from gateway.errors import (
     DeadlineExceeded,
@@ -31,7 +32,7 @@ async def test_a_call_that_works_is_made_once_and_settled_as_stated() -> None:
     """One reservation, one settlement, nothing repeated."""
     bench = Bench(working())
     generated = await bench.answer()
-    assert (generated.text, generated.cacheable, await bench.sent()) == (TEXT, True, TEXT)
+    assert (generated.text, why_unkept(generated, shared=True), await bench.sent()) == (TEXT, "", TEXT)
     assert bench.quota.log == [("reserve", 1, "scripted"), ("settle", 1, STATED)]
     assert bench.trace.facts["models_asked"] == ["scripted"]
     assert bench.counted("gateway_model_retries_total", kind="same_endpoint") == 0
@@ -41,7 +42,8 @@ async def test_a_model_that_declines_in_its_own_words_has_given_no_sure_answer()
     """Its text has gone out by then: it stays an answer, which nothing supports and nobody keeps."""
     bench = Bench(working("The passages do not ", "mention a price [1]."))
     generated = await bench.answer()
-    assert (generated.no_support, generated.sure, generated.cacheable) == (False, False, False)
+    assert (generated.no_support, generated.sure) == (False, False)
+    assert why_unkept(generated, shared=True) == "unsure"
     assert await bench.sent() == "The passages do not mention a price [1]."
 
 
@@ -50,7 +52,7 @@ async def test_a_call_that_fails_before_its_first_text_is_repeated_once(fault: G
     """The failed call is settled before the next one is reserved, under a key of its own."""
     bench = Bench(InTurn(failing(fault), working()))
     generated = await bench.answer()
-    assert (generated.text, generated.cacheable) == (TEXT, True)
+    assert (generated.text, why_unkept(generated, shared=True)) == (TEXT, "")
     used = None if type(fault) in {UpstreamFailed, DeadlineExceeded} else 0
     assert bench.quota.log == [
         ("reserve", 1, "first"),
@@ -149,7 +151,7 @@ async def test_the_second_endpoint_is_asked_when_the_first_one_fails(fault: Gate
     first, second = InTurn(failing(fault)), InTurn(working("Second [1]."), name="second")
     bench = Bench(first, second)
     generated = await bench.answer()
-    assert (generated.text, generated.second_choice, generated.cacheable) == ("Second [1].", True, False)
+    assert (generated.text, why_unkept(generated, shared=True)) == ("Second [1].", "second_endpoint")
     assert [entry[:2] for entry in bench.quota.log] == [
         ("reserve", 1),
         ("settle", 1),

@@ -5,6 +5,7 @@ import pytest
 from gateway.answer.citation import uncited
 from gateway.answer.declining import declines
 from gateway.answer.generation import Generated
+from gateway.answer.keepable import why_unkept
 from gateway.stream.protocol import Usage
 
 
@@ -57,9 +58,9 @@ def generated(**changes: object) -> Generated:
 
 def test_only_an_answer_that_rests_on_evidence_may_be_kept() -> None:
     """Neither one that may be none nor one that cites nothing serves anybody else."""
-    assert generated().cacheable
-    assert not generated(sure=False).cacheable
-    assert not generated(cited=()).cacheable
+    assert why_unkept(generated(), shared=True) == ""
+    assert why_unkept(generated(sure=False), shared=True) == "unsure"
+    assert why_unkept(generated(cited=()), shared=True) == "uncited"
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import uuid
 from collections.abc import Mapping
 
 import anyio
+from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -29,6 +30,7 @@ from gateway.web.sse import stream_session
 _FIELDS = ("question", "knowledge_base", "conversation_id", "language", "max_output_tokens")
 _LANGUAGES = ("en", "zh")
 _NAME_MAX_CHARS = 256
+_NO_REUSE = frozenset({"no-store", "no-cache"})
 _SETTLE_S = 2.0
 _log = get_logger("answers")
 
@@ -139,14 +141,20 @@ async def _path(
     query_fields(request)
     require_json(request.headers)
     body = json_object(await watch.body(), _FIELDS)
-    question = _question(body, services.settings.question_max_chars)
+    question = _question(body, services.settings.question_max_chars, no_store=_no_store(request.headers))
     session.hold(await services.sessions.acquire(deadline))  # not before: a body may never come to its end
     if question.conversation_id:
         trace.note(conversation=conversation_name(principal, question.conversation_id))
     await services.orchestrator.answer(session, trace, principal, question, deadline)
 
 
-def _question(body: Mapping[str, object], max_chars: int) -> Question:
+def _no_store(headers: Headers) -> bool:
+    """Whether its sender wants an answer made for him: as ``no-store`` and ``no-cache`` say it."""
+    given = ",".join(headers.getlist("cache-control")).lower()
+    return not _NO_REUSE.isdisjoint(part.strip() for part in given.split(","))
+
+
+def _question(body: Mapping[str, object], max_chars: int, *, no_store: bool) -> Question:
     language = field(body, "language", str)
     if language is not None and language not in _LANGUAGES:
         raise InvalidField(f"language is one of {', '.join(_LANGUAGES)}")
@@ -159,6 +167,7 @@ def _question(body: Mapping[str, object], max_chars: int) -> Question:
         conversation_id=_name(body, "conversation_id"),
         language=language,
         max_output_tokens=tokens,
+        no_store=no_store,
     )
 
 

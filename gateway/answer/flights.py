@@ -1,0 +1,85 @@
+"""The board of flights: who asks what is just being answered joins, anybody else begins one."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import anyio
+
+from gateway.answer.cache import AnswerKey
+from gateway.answer.flight import Flight, Seat
+from gateway.context import Deadline
+from gateway.observe.trace import Trace
+from gateway.stream.session import CloseReason
+
+#: the last member waits that long for a making to give back what it holds
+_LAND_S = 5.0
+
+#: steps 8-16, told in a flight; returns when nothing is left to do
+Make = Callable[[Flight], Awaitable[None]]
+
+
+class Flights:
+    """Of this process. Everything runs on one event loop, so a plain look at the board is atomic."""
+
+    def __init__(self, ahead_chars: int) -> None:
+        self._ahead = ahead_chars
+        self._flying: dict[AnswerKey, Flight] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    @asynccontextmanager
+    async def aboard(
+        self,
+        key: AnswerKey | None,
+        trace: Trace,
+        deadline: Deadline,
+        end: Callable[[CloseReason], object],
+        make: Make,
+    ) -> AsyncIterator[Seat]:
+        """A seat for the length of the block; with key None in a flight that nobody else joins.
+
+        Leaving it as the last one cancels what still runs, and waits until that has given everything back.
+        """
+        flight = None if key is None else self._flying.get(key)
+        if flight is None or not flight.joinable:
+            flight = self._begin(key, trace, deadline)
+            seat = flight.join(deadline, end)
+            self._start(key, flight, make)
+        else:
+            seat = flight.join(deadline, end)
+        try:
+            yield seat
+        finally:
+            if flight.leave(seat):
+                self._unlist(key, flight)
+                with anyio.move_on_after(_LAND_S, shield=True):
+                    await flight.over.wait()
+
+    def _begin(self, key: AnswerKey | None, trace: Trace, deadline: Deadline) -> Flight:
+        own = Trace(trace.request_id, trace.trace_id, trace.hooks)
+        flight = Flight(own, deadline, self._ahead)
+        if key is not None:
+            self._flying[key] = flight
+        return flight
+
+    def _start(self, key: AnswerKey | None, flight: Flight, make: Make) -> None:
+        task = asyncio.get_running_loop().create_task(self._fly(key, flight, make))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _fly(self, key: AnswerKey | None, flight: Flight, make: Make) -> None:
+        try:
+            with flight.cancel_scope:
+                await make(flight)
+        except Exception as failure:  # noqa: BLE001 - each member raises it, where his own last frame tells it
+            flight.fail(failure)
+        finally:
+            self._unlist(key, flight)
+            flight.ended()
+
+    def _unlist(self, key: AnswerKey | None, flight: Flight) -> None:
+        if key is not None and self._flying.get(key) is flight:
+            del self._flying[key]

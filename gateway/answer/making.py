@@ -1,0 +1,201 @@
+"""The making of an answer: steps 8-15 of a question, for all members of its flight."""
+
+from dataclasses import dataclass, replace
+
+from gateway.access.authorizer import DocumentRef, DropReason
+from gateway.admission.bulkhead import Bulkhead
+from gateway.answer.budget import fit_evidence, tokens_left
+from gateway.answer.calling import ModelCalls
+from gateway.answer.citing import Citing
+from gateway.answer.conversation import judged_by_itself, naming_it
+from gateway.answer.evidence import Evidence, RefusalReason, decide
+from gateway.answer.findings import findings_of
+from gateway.answer.flight import Flight
+from gateway.answer.generation import Generated
+from gateway.answer.keepable import why_refusal_unkept, why_unkept
+from gateway.answer.neighbours import Neighbours
+from gateway.answer.outcome import Ending, Opening
+from gateway.answer.permissions import Permissions
+from gateway.answer.prompt import Prompt, build_prompt
+from gateway.answer.question import Question
+from gateway.answer.report import NO_USAGE, searched_of, sources_of
+from gateway.answer.search import PermittedSearch, SearchResult
+from gateway.context import RequestContext
+from gateway.observe.hooks import Stage
+from gateway.observe.trace import Trace
+from gateway.release.model import RetrievalRelease
+from gateway.retrieval.risk import RiskPolicy
+from gateway.stream.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerLimits:
+    """Sizes of an answer: passages, tokens of the model's context and of its output."""
+
+    passages: int
+    context_tokens: int
+    output_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What an answer needs of its search: evidence that fits, or why there is none.
+
+    All that was found weighs ten times as much, and an answer may stream for minutes. ``shared`` says that
+    it would have been found for everybody with the same scope.
+    """
+
+    evidence: tuple[Evidence, ...]
+    reasons: tuple[RefusalReason, ...]
+    degraded: bool
+    shared: bool
+
+
+class Making:
+    """Errors are raised; whoever reads ends his own session with them."""
+
+    def __init__(
+        self,
+        *,
+        search: PermittedSearch,
+        neighbours: Neighbours,
+        calls: ModelCalls,
+        generation: Bulkhead,
+        limits: AnswerLimits,
+        permissions: Permissions,
+        risk: RiskPolicy = RiskPolicy.MARK,
+    ) -> None:
+        self._search = search
+        self._neighbours = neighbours
+        self._calls = calls
+        self._citing = Citing()
+        self._generation = generation
+        self._limits = limits
+        self._permissions = permissions
+        self._risk = risk
+
+    async def make(
+        self, flight: Flight, leader: Session, context: RequestContext, question: Question, unkept: str = ""
+    ) -> None:
+        """Ends with the flight's landing. What is found for the leader enters his session. ``unkept``: why
+        the answer isn't kept, whatever it will be.
+        """
+        trace = flight.trace
+        calls = self._calls.of(context.release)
+        calls.check()
+        ticket = self._generation.announce(context.deadline)
+        flight.hold(ticket)
+        found = await self.find(leader, trace, context, question)
+        if found.reasons:
+            flight.open(Opening(calls.name, (), frozenset(), found.shared))
+            flight.land(self._refusal(found, trace, context, unkept))
+            return
+        if not question.own:  # what stands beside a follow-up's passage may be about the question before
+            found = await self._completed(leader, trace, context, question, found)
+        place = await ticket.acquire(context.deadline)
+        flight.hold(place)
+        attempt = await calls.reserve(flight, context, found.evidence)
+        sources = sources_of(found.evidence, self._risk)
+        flight.open(Opening(attempt.endpoint.model.name, sources, documents_of(found.evidence), found.shared))
+        await flight.wanted()
+        with trace.stage(Stage.GENERATE):
+            prompt = self._prompt(question, found.evidence)
+            generated = await calls.generate(attempt, flight, trace, context, prompt)
+        place.release()
+        generated = replace(generated, degraded=found.degraded)
+        flight.land(await self._ending(trace, context, generated, found, unkept))
+
+    async def find(self, leader: Session, trace: Trace, context: RequestContext, question: Question) -> Found:
+        """Searches and judges what came; the candidates that don't become evidence end here."""
+        result = await self._search.run(context, trace, question.text)
+        leader.documents = result.refs
+        leader.scope = await self._permissions.verify(context, result.refs)
+        result = self._usable(result, trace, self._calls.of(context.release).max_sensitivity)
+        result = await self._search.rerank(context, trace, result)
+        named = replace(result, candidates=naming_it(question, result.candidates))
+        evidence = named.evidence(self._limits.passages)
+        with trace.stage(Stage.GATE):
+            decision = decide(context.release.config, named.signals(evidence))
+            decision = judged_by_itself(decision, question, len(result.candidates), len(evidence))
+            trace.findings = findings_of(result, evidence, decision)
+            reasons = decision.reasons
+            fitting = () if reasons else self._fit(evidence, question)
+        reasons = reasons if reasons or fitting else (RefusalReason.BUDGET_TOO_SMALL,)
+        return Found(fitting, reasons, result.degraded, shared=_is_shared(result))
+
+    def model(self, release: RetrievalRelease) -> str:
+        """The first choice for answers from it."""
+        return self._calls.of(release).name
+
+    def output_tokens(self, question: Question) -> int:
+        """The most its answer may have."""
+        return min(question.max_output_tokens or self._limits.output_tokens, self._limits.output_tokens)
+
+    def _usable(self, result: SearchResult, trace: Trace, max_sensitivity: int) -> SearchResult:
+        """The passages that the answering endpoint is cleared for and that no risk keeps back."""
+        safe = [c for c in result.candidates if not self._risk.withholds(c.chunk.risk)]
+        trace.note(withheld=len(result.candidates) - len(safe))
+        cleared = tuple(c for c in safe if c.chunk.sensitivity <= max_sensitivity)
+        return replace(result, candidates=cleared)
+
+    async def _completed(
+        self, leader: Session, trace: Trace, context: RequestContext, question: Question, found: Found
+    ) -> Found:
+        """With the neighbours of the evidence, by the permissions of the last look."""
+        whole = await self._neighbours.join(
+            replace(context, scope=leader.scope or context.scope),
+            trace,
+            found.evidence,
+            max_sensitivity=self._calls.of(context.release).max_sensitivity,
+            tokens=tokens_left(
+                found.evidence,
+                question.text,
+                context_tokens=self._limits.context_tokens,
+                output_tokens=self.output_tokens(question),
+            ),
+        )
+        return replace(found, evidence=whole.evidence, degraded=found.degraded or whole.skipped)
+
+    def _fit(self, evidence: tuple[Evidence, ...], question: Question) -> tuple[Evidence, ...]:
+        return fit_evidence(
+            evidence,
+            question.text,
+            context_tokens=self._limits.context_tokens,
+            output_tokens=self.output_tokens(question),
+        )
+
+    def _prompt(self, question: Question, evidence: tuple[Evidence, ...]) -> Prompt:
+        return build_prompt(
+            question.text,
+            evidence,
+            language=question.answer_language,
+            max_output_tokens=self.output_tokens(question),
+        )
+
+    async def _ending(
+        self, trace: Trace, context: RequestContext, generated: Generated, found: Found, unkept: str
+    ) -> Ending:
+        unkept = unkept or why_unkept(generated, shared=found.shared)
+        if generated.no_support:
+            reasons = (RefusalReason.MODEL_FOUND_NO_SUPPORT.value,)
+            return Ending(reasons, (), generated.usage, searched_of(context, trace), unkept)
+        cited = await self._citing.citations(generated, found.evidence)
+        trace.note(uncited=cited.uncited)
+        trace.note(unknown_citations=generated.unknown_citations, finish=generated.finish_reason)
+        return Ending((), cited.sources, generated.usage, unkept=unkept)
+
+    def _refusal(self, found: Found, trace: Trace, context: RequestContext, unkept: str) -> Ending:
+        reasons = tuple(reason.value for reason in found.reasons)
+        unkept = unkept or why_refusal_unkept(degraded=found.degraded, shared=found.shared)
+        return Ending(reasons, (), NO_USAGE, searched_of(context, trace), unkept)
+
+
+def _is_shared(result: SearchResult) -> bool:
+    """Whether everybody with the same scope would have found the same: nothing was dropped for its finder."""
+    return not any(result.dropped[reason.value] for reason in (DropReason.ACL, DropReason.UNKNOWN))
+
+
+def documents_of(evidence: tuple[Evidence, ...]) -> frozenset[DocumentRef]:
+    """Of every passage and of every neighbour of one."""
+    parts = (part for item in evidence for part in item.parts)
+    return frozenset(DocumentRef(part.document_id, part.document_version) for part in parts)

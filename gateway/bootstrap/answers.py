@@ -1,0 +1,81 @@
+"""What answers are reused by: their keys, and the cache. Opens nothing."""
+
+import hashlib
+import json
+
+import gateway
+from gateway.admission.breaker import Breaker
+from gateway.answer.cache import AnswerStore
+from gateway.answer.caching import AnswerCache
+from gateway.answer.entry import Entries
+from gateway.answer.keys import AnswerKeys
+from gateway.observe.hooks import Hooks
+from gateway.retrieval.rerank import Reranker
+from gateway.settings import Settings
+
+#: settings that shape an answer and stand in no other part of the key
+_SHAPING = (
+    "model_base_url",
+    "model_context_tokens",
+    "model_max_sensitivity",
+    "embedding_base_url",
+    "embedding_name",
+    "rerank",
+    "rerank_url",
+    "rerank_name",
+    "rerank_max_sensitivity",
+    "retrieval_mode",
+    "candidates",
+    "rrf_k",
+    "rrf_dense_weight",
+    "rrf_lexical_weight",
+    "rrf_hint_weight",
+    "evidence_passages",
+    "evidence_neighbours",
+    "evidence_neighbours_of",
+)
+_POLICY = (
+    "risk_policy",
+    "moderation",
+    "moderation_base_url",
+    "moderation_name",
+    "moderation_max_sensitivity",
+)
+#: a store that fails that often in a row is left alone, for so long
+_FAILURES, _REST_S = 3, 2.0
+
+
+def answer_keys(settings: Settings, reranker: Reranker | None) -> AnswerKeys:
+    return AnswerKeys(
+        output_policy=_digest([getattr(settings, name) for name in _POLICY], _phrases(settings)),
+        gateway_digest=_digest(gateway.__version__, [getattr(settings, name) for name in _SHAPING]),
+        reranker="" if reranker is None else reranker.version,
+    )
+
+
+def answer_cache(
+    settings: Settings, store: AnswerStore | None, hooks: Hooks, owner: str
+) -> AnswerCache | None:
+    """None where no answer is told again."""
+    if store is None or not settings.answer_cache_ttl_s:
+        return None
+    return AnswerCache(
+        store,
+        Entries(),
+        hooks,
+        Breaker(_FAILURES, _REST_S),
+        owner=owner,
+        ttl_s=settings.answer_cache_ttl_s,
+        refusal_ttl_s=settings.answer_cache_refusal_ttl_s,
+        cap_ms=settings.answer_cache_cap_ms,
+    )
+
+
+def _phrases(settings: Settings) -> str:
+    """What the moderator's file says now; a file that can't be read fails the start elsewhere."""
+    path = settings.moderation_phrases
+    return path.read_text(encoding="utf-8") if path is not None and path.is_file() else ""
+
+
+def _digest(*parts: object) -> str:
+    return hashlib.sha256(json.dumps(parts, default=str).encode()).hexdigest()[:32]
