@@ -194,8 +194,8 @@ class Settings(BaseSettings):
     risk_policy: Literal["allow", "mark", "withhold"] = "mark"
 
     # reuse of answers: how long a whole answer may be told again (0 = never), and a refusal; how much of them
-    # this process keeps where there is no Redis; how long one step of Redis may take; the secret that
-    # encrypts them, 32 bytes in base64 (none = they are kept as they are)
+    # each process keeps, in its memory or in Redis where there is one; how long a question waits for one step
+    # of it; the secret that encrypts them in Redis, 32 bytes in base64 (none = they are kept as they are)
     answer_cache_ttl_s: float = Field(default=600.0, ge=0, le=86_400)
     answer_cache_refusal_ttl_s: float = Field(default=30.0, ge=0, le=86_400)
     answer_cache_bytes: int = Field(default=64 * 1024 * 1024, gt=0)

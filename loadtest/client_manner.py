@@ -34,11 +34,14 @@ class Leaving:
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """One client's ways. ``bytes_per_s`` is a slow reader's pace; ``acknowledges`` the end it saw."""
+    """One client's ways. ``bytes_per_s`` is a slow reader's pace; ``acknowledges`` the end it saw;
+    ``reuses`` says that it takes an answer that was made for somebody else.
+    """
 
     leaving: Leaving | None = None
     bytes_per_s: float | None = None
     acknowledges: bool = False
+    reuses: bool = False
 
 
 STAYS = Manner()

@@ -46,6 +46,7 @@ class Record:
     server_ttft_ms: float | None = None
     gap_ms: float | None = None
     deltas: int = 0
+    cached: bool = False
     left: Phase | None = None
     request_id: str | None = None
 

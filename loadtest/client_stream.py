@@ -44,7 +44,8 @@ class Stream(asyncio.Protocol):
 
     def __init__(self, token: str, body: Mapping[str, Any], manner: Manner = STAYS) -> None:
         self._token = token
-        self._request = request_bytes("/v1/answers", token, body, {"Cache-Control": "no-store"})
+        headers = {} if manner.reuses else {"Cache-Control": "no-store"}
+        self._request = request_bytes("/v1/answers", token, body, headers)
         self._manner = manner
         self._loop = asyncio.get_running_loop()
         self._parser = httptools.HttpResponseParser(self)
@@ -60,6 +61,7 @@ class Stream(asyncio.Protocol):
         self.status: int | None = None
         self.code: str | None = None
         self.request_id: str | None = None
+        self.cached = False
         self.data: Mapping[str, Any] = {}
         self.headers_at: float | None = None
         self.meta_at: float | None = None
@@ -151,6 +153,7 @@ class Stream(asyncio.Protocol):
                 self.leave(leaving.how)
         elif name == "meta":
             self.meta_at, self.request_id = self.last_byte_at, data["request_id"]
+            self.cached = bool(data.get("cached"))
             self.opened.set()
             if leaving and leaving.phase is Phase.AFTER_META:
                 self.leave(leaving.how)
@@ -236,6 +239,7 @@ class Stream(asyncio.Protocol):
             server_ttft_ms=(self.data.get("timings") or {}).get("ttft_ms"),
             gap_ms=round(self.longest_gap_s * 1000, 3) if self.deltas > 1 else None,
             deltas=self.deltas,
+            cached=self.cached,
             left=self.left,
             request_id=self.request_id,
         )

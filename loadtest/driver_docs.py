@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from loadtest import overload, rounds, stop_latency
+from loadtest import overload, repeated_report, rounds, stop_latency
 from loadtest.driver_record import FOLDER
 
 PAGE = FOLDER.parent / "load.md"
@@ -20,6 +20,8 @@ _TABLES: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "stop_latency": stop_latency.table,
     "overload": overload.table,
     "rounds": rounds.table,
+    "repeated": repeated_report.table,
+    "repeated_redis": repeated_report.table,
 }
 
 

@@ -11,7 +11,8 @@ from loadtest.overhead_parts import Stub, stub_process
 from loadtest.overhead_text import DOCUMENTS
 from tests.harness.process import GatewayProcess, gateway_process
 
-_CALLERS = 200
+#: so many that none of them reaches a rate of his own
+CALLERS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,5 +35,5 @@ async def bench(settings: Mapping[str, str], knowledge_base: str) -> AsyncIterat
             model = {"GATEWAY_MODEL_BASE_URL": stub.base_url, "GATEWAY_MODEL_NAME": "stub"}
             async with gateway_process(folder / "gateway", env={**model, **settings}) as gateway:
                 await gateway.learn(DOCUMENTS, knowledge_base=knowledge_base)
-                tokens = [gateway.token(subject=f"caller-{number}") for number in range(_CALLERS)]
+                tokens = [gateway.token(subject=f"caller-{number}") for number in range(CALLERS)]
                 yield Bench(stub, gateway, Target(gateway.port, tokens, knowledge_base))

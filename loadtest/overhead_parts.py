@@ -50,6 +50,7 @@ class Target:
             "Host: 127.0.0.1",
             "Content-Type: application/json",
             f"Content-Length: {len(body)}",
+            "Cache-Control: no-store",  # what is measured is the making
         ]
         if self.token:
             head.append(f"Authorization: Bearer {self.token}")
@@ -142,6 +143,11 @@ class Stub:
         """Tokens said so far in the calls that it remembers."""
         calls = (await self._http.get("/_log")).json()
         return sum(call["tokens"] for call in calls)
+
+    async def chats(self) -> int:
+        """Answers asked of it, as far as it remembers."""
+        calls = (await self._http.get("/_log")).json()
+        return sum(call["kind"] == "chat" for call in calls)
 
     async def forget(self, calls: int) -> None:
         """Once that many calls have ended, whatever they were."""

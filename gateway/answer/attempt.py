@@ -39,6 +39,7 @@ class Attempt:
             raise
         finally:
             self._lease.settle(_used(generation))
+            generation.tell_usage()
             self._trial.release()
 
 

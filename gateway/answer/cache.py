@@ -42,8 +42,16 @@ class AnswerKey:
         return hashlib.sha256(canonical).hexdigest()
 
 
+#: what one answer may take in a store, as it is written down
+ENTRY_BYTES = 256 * 1024
+
+
 class StoreUnavailable(Exception):
     """The store can't be asked now, or not in time. No answer depends on it."""
+
+
+class Damaged(Exception):
+    """What was read isn't an answer that was kept under this key."""
 
 
 class AnswerStore(Protocol):
@@ -51,11 +59,13 @@ class AnswerStore(Protocol):
     is shown, and nothing is lost with it. Every method raises StoreUnavailable.
     """
 
-    async def read(self, digest: str) -> bytes | None: ...
+    async def read(self, digest: str) -> bytes | None:
+        """Raises Damaged when it is no entry of this key, and the store can tell."""
+        ...
 
     async def write(self, digest: str, answer: bytes, ttl_s: float, documents: Collection[str]) -> bool:
         """Replaces what is there; gone after ``ttl_s`` at the latest, and when one of the documents is
-        forgotten. False when it is too large.
+        forgotten. False when there is no room for it: it is larger than ENTRY_BYTES, or the store is full.
         """
         ...
 

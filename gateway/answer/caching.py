@@ -5,13 +5,13 @@ A store that fails, hangs or holds rubbish costs a question the time of one cap,
 
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Protocol, TypeVar
 
 import anyio
 
 from gateway.admission.breaker import Breaker
-from gateway.answer.cache import AnswerKey, AnswerStore, StoreUnavailable
+from gateway.answer.cache import AnswerKey, AnswerStore, Damaged, StoreUnavailable
 from gateway.answer.keepable import Unkept
 from gateway.answer.outcome import KeptAnswer
 from gateway.context import Deadline
@@ -22,10 +22,8 @@ _T = TypeVar("_T")
 #: of the time that is left, what a member may wait for the answer of another process
 _WAIT_SHARE = 0.5
 _LOOK_EVERY_S = 0.05
-
-
-class Damaged(Exception):
-    """What was read isn't an answer that was kept under this key."""
+#: what a writing may take: its asker has read the answer by then
+_KEEP_CAP_S = 1.0
 
 
 class EntryForm(Protocol):
@@ -54,7 +52,9 @@ class AnswerCache:
         cap_ms: int,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """``owner`` tells this process from the others; ``cap_ms`` bounds each step of the store."""
+        """``owner`` tells this process from the others; ``cap_ms`` bounds each step of the store that
+        somebody waits for.
+        """
         self._store = store
         self._form = form
         self._hooks = hooks
@@ -79,29 +79,33 @@ class AnswerCache:
             self._hooks.cache(CacheRead.MISS)
         return kept
 
-    async def keep(self, key: AnswerKey, kept: KeptAnswer) -> None:
-        """If it may be; whoever waited for it may be gone meanwhile."""
+    async def keep(self, key: AnswerKey | None, kept: KeptAnswer) -> None:
+        """If it may be, and counts it or why not; whoever waited for it may be gone meanwhile. ``key`` None
+        is for what its ``unkept`` keeps from being kept.
+        """
         unkept = kept.ending.unkept
-        if not unkept:
+        if not unkept and key is not None:
             with anyio.CancelScope(shield=True):
                 unkept = await self._keep(key.digest, kept)
         self._hooks.cache_write(unkept)
 
     @asynccontextmanager
-    async def turn(self, key: AnswerKey, deadline: Deadline) -> AsyncIterator[KeptAnswer | None]:
+    async def turn(
+        self, key: AnswerKey | None, deadline: Deadline, stale: KeptAnswer | None
+    ) -> AsyncIterator[KeptAnswer | None]:
         """What another process was making and has kept now; None: it is this one's turn, for the length of
-        the block.
+        the block. ``stale`` was read before and is no use; with key None nobody else is looked at.
         """
-        digest = key.digest
+        if key is None:
+            yield None
+            return
+        kept = None
         try:
-            kept = await self._elsewhere(digest, deadline)
-        except (StoreUnavailable, Damaged):
-            kept = None
-        try:
+            with suppress(StoreUnavailable, Damaged):
+                kept = await self._elsewhere(key.digest, deadline, stale)
             yield kept
         finally:
-            if kept is None:
-                await self._give_up(digest)
+            await self._give_up(key.digest)
 
     async def _read(self, digest: str) -> KeptAnswer | None:
         content = await self._asked(lambda: self._store.read(digest))
@@ -117,7 +121,9 @@ class AnswerCache:
         documents = {ref.document_id for ref in kept.opening.documents}
         ttl_s = self._ttl_of(kept)
         try:
-            taken = await self._asked(lambda: self._store.write(digest, content, ttl_s, documents))
+            taken = await self._asked(
+                lambda: self._store.write(digest, content, ttl_s, documents), max(self._cap_s, _KEEP_CAP_S)
+            )
         except StoreUnavailable:
             return Unkept.UNAVAILABLE.value
         return "" if taken else Unkept.TOO_LARGE.value
@@ -125,15 +131,19 @@ class AnswerCache:
     def _ttl_of(self, kept: KeptAnswer) -> float:
         return self._refusal_ttl_s if kept.ending.reasons else self._ttl_s
 
-    async def _elsewhere(self, digest: str, deadline: Deadline) -> KeptAnswer | None:
+    async def _elsewhere(
+        self, digest: str, deadline: Deadline, stale: KeptAnswer | None
+    ) -> KeptAnswer | None:
         last_look = Deadline.after(deadline.remaining() * _WAIT_SHARE * 1000)
         ttl_s = max(deadline.remaining(), _LOOK_EVERY_S)
-        while not await self._asked(lambda: self._store.claim(digest, self._owner, ttl_s)):
-            kept = await self._read(digest)
-            if kept is not None or last_look.remaining() <= 0:
+        while True:
+            claimed = await self._asked(lambda: self._store.claim(digest, self._owner, ttl_s))
+            kept = await self._read(digest)  # it may have come between the last look and the claim
+            if kept is not None and kept != stale:
                 return kept
+            if claimed or last_look.remaining() <= 0:
+                return None
             await anyio.sleep(_LOOK_EVERY_S)
-        return await self._read(digest)  # it may have come between the last look and the claim
 
     async def _give_up(self, digest: str) -> None:
         with anyio.CancelScope(shield=True):
@@ -142,12 +152,12 @@ class AnswerCache:
             except StoreUnavailable:
                 return  # it ends by itself
 
-    async def _asked(self, step: Callable[[], Awaitable[_T]]) -> _T:
+    async def _asked(self, step: Callable[[], Awaitable[_T]], cap_s: float | None = None) -> _T:
         trial = self._breaker.admit()
         if trial is None:
             raise StoreUnavailable
         try:
-            with anyio.move_on_after(self._cap_s):
+            with anyio.move_on_after(self._cap_s if cap_s is None else cap_s):
                 answer = await step()
                 trial.succeeded()
                 return answer

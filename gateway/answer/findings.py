@@ -1,13 +1,16 @@
 """Findings of a search, as its trace keeps them and ``/v1/explain`` tells them."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+from gateway.access.authorizer import DocumentRef
 from gateway.answer.evidence import Evidence, GateDecision
+from gateway.answer.outcome import KeptAnswer
 from gateway.answer.search import SearchResult
 from gateway.answer.signals import ReadPassage
 from gateway.observe.tracelog import PREVIEW_CHARS, Findings, TracedCheck, TracedPassage
 from gateway.retrieval.missing import missing_words
+from gateway.stream.protocol import Source
 
 #: passages that a trace quotes; of a search whose caller wants more, the first ones
 _MOST_PASSAGES = 20
@@ -25,7 +28,7 @@ def findings_of(
         category=category,
         candidates=len(result.candidates),
         dropped={reason: count for reason, count in result.dropped.items() if count},
-        documents=tuple(sorted(result.refs, key=lambda ref: (ref.document_id, ref.document_version))),
+        documents=_in_order(result.refs),
         passages=tuple(_passage(item) for item in evidence[:_MOST_PASSAGES]),
         hints=tuple(hint.value for hint in result.hints),
         reranker=result.reranker,
@@ -34,6 +37,20 @@ def findings_of(
         score=None if decision is None else _number(decision.score),
         checks=() if decision is None else checks_of(decision),
         missing=_missing(result.question, evidence) if refused else (),
+    )
+
+
+def findings_again(kept: KeptAnswer) -> Findings:
+    """Of an answer that is told again: what it rests on. How that was searched for isn't kept with it."""
+    opening, searched = kept.opening, kept.ending.searched
+    candidates = len(opening.sources) if searched is None else searched.passages
+    weak = "weak" if candidates else "none"
+    return Findings(
+        candidates=candidates,
+        documents=_in_order(opening.documents),
+        passages=tuple(map(_passage_again, opening.sources[:_MOST_PASSAGES])),
+        relevance="sufficient" if opening.sources else weak,
+        missing=() if searched is None else searched.missing,
     )
 
 
@@ -76,6 +93,27 @@ def _passage(item: Evidence) -> TracedPassage:
         hit_reason=item.hit_reason,
         preview=" ".join(chunk.content.split())[:PREVIEW_CHARS],
     )
+
+
+def _passage_again(source: Source) -> TracedPassage:
+    return TracedPassage(
+        n=source.n,
+        chunk_id=source.chunk_id,
+        document_id=source.document_id,
+        document_version=source.document_version,
+        title=source.title,
+        section=source.section,
+        page=source.page,
+        score=source.score,
+        raw_score=source.raw_score,
+        score_label=source.score_label,
+        hit_reason=source.hit_reason,
+        preview="",
+    )
+
+
+def _in_order(refs: Iterable[DocumentRef]) -> tuple[DocumentRef, ...]:
+    return tuple(sorted(refs, key=lambda ref: (ref.document_id, ref.document_version)))
 
 
 def _number(value: float | None) -> float | None:

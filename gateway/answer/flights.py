@@ -10,7 +10,7 @@ from gateway.answer.cache import AnswerKey
 from gateway.answer.flight import Flight, Seat
 from gateway.context import Deadline
 from gateway.observe.trace import Trace
-from gateway.stream.session import CloseReason
+from gateway.stream.session import Session
 
 #: the last member waits that long for a making to give back what it holds
 _LAND_S = 5.0
@@ -22,22 +22,13 @@ Make = Callable[[Flight], Awaitable[None]]
 class Flights:
     """Of this process. Everything runs on one event loop, so a plain look at the board is atomic."""
 
-    def __init__(self, ahead_chars: int) -> None:
-        self._ahead = ahead_chars
+    def __init__(self) -> None:
         self._flying: dict[AnswerKey, Flight] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def __len__(self) -> int:
-        return len(self._tasks)
-
     @asynccontextmanager
     async def aboard(
-        self,
-        key: AnswerKey | None,
-        trace: Trace,
-        deadline: Deadline,
-        end: Callable[[CloseReason], object],
-        make: Make,
+        self, key: AnswerKey | None, session: Session, trace: Trace, deadline: Deadline, make: Make
     ) -> AsyncIterator[Seat]:
         """A seat for the length of the block; with key None in a flight that nobody else joins.
 
@@ -45,30 +36,24 @@ class Flights:
         """
         flight = None if key is None else self._flying.get(key)
         if flight is None or not flight.joinable:
-            flight = self._begin(key, trace, deadline)
-            seat = flight.join(deadline, end)
-            self._start(key, flight, make)
-        else:
-            seat = flight.join(deadline, end)
+            flight = self._begin(key, trace, deadline, make)
+        seat = flight.join(session, deadline)
         try:
             yield seat
         finally:
             if flight.leave(seat):
-                self._unlist(key, flight)
                 with anyio.move_on_after(_LAND_S, shield=True):
                     await flight.over.wait()
 
-    def _begin(self, key: AnswerKey | None, trace: Trace, deadline: Deadline) -> Flight:
-        own = Trace(trace.request_id, trace.trace_id, trace.hooks)
-        flight = Flight(own, deadline, self._ahead)
+    def _begin(self, key: AnswerKey | None, trace: Trace, deadline: Deadline, make: Make) -> Flight:
+        """Its task doesn't run before somebody waits."""
+        flight = Flight(Trace(trace.request_id, trace.trace_id, trace.hooks), deadline)
         if key is not None:
             self._flying[key] = flight
-        return flight
-
-    def _start(self, key: AnswerKey | None, flight: Flight, make: Make) -> None:
         task = asyncio.get_running_loop().create_task(self._fly(key, flight, make))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return flight
 
     async def _fly(self, key: AnswerKey | None, flight: Flight, make: Make) -> None:
         try:
@@ -77,9 +62,6 @@ class Flights:
         except Exception as failure:  # noqa: BLE001 - each member raises it, where his own last frame tells it
             flight.fail(failure)
         finally:
-            self._unlist(key, flight)
+            if key is not None and self._flying.get(key) is flight:
+                del self._flying[key]
             flight.ended()
-
-    def _unlist(self, key: AnswerKey | None, flight: Flight) -> None:
-        if key is not None and self._flying.get(key) is flight:
-            del self._flying[key]

@@ -74,6 +74,11 @@ class Generation:
         sent = sum(estimate_tokens(message.content) for message in self._prompt.messages)
         return Usage(sent, self._received.tokens, estimated=True)
 
+    def tell_usage(self) -> None:
+        """Of a call that was answered and is over."""
+        if self.opened:
+            self._trace.hooks.model_tokens(self.usage.input_tokens, self.usage.output_tokens)
+
     async def run(self, deadline: Deadline) -> Generated:
         """Raises UpstreamFailed or DeadlineExceeded, and what the outlet raises; text sent stays sent."""
         self._trace.hooks.model_call(ModelCall.GENERATION)

@@ -2,13 +2,14 @@
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from gateway.answer.cache import AnswerKey
 from gateway.answer.prompt import PROMPT_VERSION
 from gateway.answer.question import Question
 from gateway.answer.wording import same_wording
 from gateway.context import RequestContext
+from gateway.release.model import RetrievalConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class AnswerKeys:
             question_hash=_hash(same_wording(question.text)),
             conversation_digest=_hash(*told) if told else "",
             prompt_version=PROMPT_VERSION,
-            retrieval_config_version=release.config.version,
+            retrieval_config_version=_version(release.config),
             reranker_version=self.reranker if self.reranker == release.config.reranker else "",
             model=f"{release.model}/{model}",
             language=question.answer_language,
@@ -46,6 +47,11 @@ class AnswerKeys:
             incarnation=scope.incarnation,
             gateway_digest=self.gateway_digest,
         )
+
+
+def _version(config: RetrievalConfig) -> str:
+    """With its numbers: who edits a calibration file may forget to call it another version."""
+    return f"{config.version}/{_hash(json.dumps(asdict(config)))[:16]}"
 
 
 def _hash(*parts: str) -> str:

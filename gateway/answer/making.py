@@ -21,11 +21,14 @@ from gateway.answer.question import Question
 from gateway.answer.report import NO_USAGE, searched_of, sources_of
 from gateway.answer.search import PermittedSearch, SearchResult
 from gateway.context import RequestContext
-from gateway.observe.hooks import Stage
+from gateway.observe.hooks import Made, Stage
 from gateway.observe.trace import Trace
 from gateway.release.model import RetrievalRelease
 from gateway.retrieval.risk import RiskPolicy
 from gateway.stream.session import Session
+
+#: of these the catalog, or an engine beside it, may say something else to somebody else
+_OF_THE_ASKER = (DropReason.ACL, DropReason.UNKNOWN, DropReason.EXPIRED, DropReason.NOT_YET_VALID)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +44,13 @@ class AnswerLimits:
 class Found:
     """What an answer needs of its search: evidence that fits, or why there is none.
 
-    All that was found weighs ten times as much, and an answer may stream for minutes. ``shared`` says that
-    it would have been found for everybody with the same scope.
+    All that was found weighs ten times as much, and an answer may stream for minutes. ``documents`` are those
+    of every permitted passage, evidence or not: ranks and counts tell of all of them. ``shared`` says that it
+    would have been found for everybody with the same scope who may see them.
     """
 
     evidence: tuple[Evidence, ...]
+    documents: frozenset[DocumentRef]
     reasons: tuple[RefusalReason, ...]
     degraded: bool
     shared: bool
@@ -87,7 +92,8 @@ class Making:
         flight.hold(ticket)
         found = await self.find(leader, trace, context, question)
         if found.reasons:
-            flight.open(Opening(calls.name, (), frozenset(), found.shared))
+            trace.hooks.making(Made.REFUSAL)
+            flight.open(Opening(calls.name, (), found.documents, found.shared))
             flight.land(self._refusal(found, trace, context, unkept))
             return
         if not question.own:  # what stands beside a follow-up's passage may be about the question before
@@ -95,8 +101,10 @@ class Making:
         place = await ticket.acquire(context.deadline)
         flight.hold(place)
         attempt = await calls.reserve(flight, context, found.evidence)
+        trace.hooks.making(Made.GENERATION)
         sources = sources_of(found.evidence, self._risk)
-        flight.open(Opening(attempt.endpoint.model.name, sources, documents_of(found.evidence), found.shared))
+        documents = found.documents | documents_of(found.evidence)
+        flight.open(Opening(attempt.endpoint.model.name, sources, documents, found.shared))
         await flight.wanted()
         with trace.stage(Stage.GENERATE):
             prompt = self._prompt(question, found.evidence)
@@ -108,8 +116,8 @@ class Making:
     async def find(self, leader: Session, trace: Trace, context: RequestContext, question: Question) -> Found:
         """Searches and judges what came; the candidates that don't become evidence end here."""
         result = await self._search.run(context, trace, question.text)
-        leader.documents = result.refs
-        leader.scope = await self._permissions.verify(context, result.refs)
+        documents = leader.documents = result.refs
+        leader.scope = await self._permissions.verify(context, documents)
         result = self._usable(result, trace, self._calls.of(context.release).max_sensitivity)
         result = await self._search.rerank(context, trace, result)
         named = replace(result, candidates=naming_it(question, result.candidates))
@@ -121,7 +129,7 @@ class Making:
             reasons = decision.reasons
             fitting = () if reasons else self._fit(evidence, question)
         reasons = reasons if reasons or fitting else (RefusalReason.BUDGET_TOO_SMALL,)
-        return Found(fitting, reasons, result.degraded, shared=_is_shared(result))
+        return Found(fitting, documents, reasons, result.degraded, _is_shared(result))
 
     def model(self, release: RetrievalRelease) -> str:
         """The first choice for answers from it."""
@@ -192,7 +200,7 @@ class Making:
 
 def _is_shared(result: SearchResult) -> bool:
     """Whether everybody with the same scope would have found the same: nothing was dropped for its finder."""
-    return not any(result.dropped[reason.value] for reason in (DropReason.ACL, DropReason.UNKNOWN))
+    return not any(result.dropped[reason.value] for reason in _OF_THE_ASKER)
 
 
 def documents_of(evidence: tuple[Evidence, ...]) -> frozenset[DocumentRef]:

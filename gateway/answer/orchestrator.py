@@ -9,11 +9,12 @@ from gateway.admission.stage import stage_time
 from gateway.answer.caching import AnswerCache
 from gateway.answer.conversation import Conversations
 from gateway.answer.evidence import check_calibrated
+from gateway.answer.findings import findings_again
 from gateway.answer.flight import Flight, LeftAlone, NotShared, Seat
 from gateway.answer.flights import Flights
 from gateway.answer.keys import AnswerKeys
 from gateway.answer.making import Making
-from gateway.answer.outcome import KeptAnswer
+from gateway.answer.outcome import KeptAnswer, rests_on
 from gateway.answer.permissions import Permissions
 from gateway.answer.question import Question
 from gateway.answer.report import done_again, done_of, meta_of
@@ -22,6 +23,7 @@ from gateway.context import Deadline, RequestContext
 from gateway.errors import ReleaseUnresolved
 from gateway.observe.hooks import CacheRead, Stage
 from gateway.observe.trace import Trace
+from gateway.observe.tracelog import Told
 from gateway.release.catalog import ReleaseCatalog
 from gateway.stream.session import Session
 
@@ -37,6 +39,7 @@ class _Asked:
     trace: Trace
     context: RequestContext
     question: Question
+    reuse: Reuse
 
 
 class Orchestrator:
@@ -108,14 +111,14 @@ class Orchestrator:
         check_calibrated(context.release.config)  # no model is asked for what no gate can judge
         question = await self._conversations.standalone(context, question)
         trace.question, trace.searched = question.own or question.text, question.text if question.own else ""
-        asked = _Asked(session, trace, context, question)
-        reuse = self._reuse(context, question)
-        if await self._told_again(asked, reuse):
+        asked = _Asked(session, trace, context, question, self._reuse(context, question))
+        kept = await self._kept(asked)
+        if kept is not None and await self._told_again(asked, kept):
             return
         alone = not self._shared
         while True:
             try:
-                return await self._fly(asked, reuse, alone=alone)
+                return await self._fly(asked, kept, alone=alone)
             except LeftAlone:
                 continue
             except NotShared:
@@ -127,6 +130,7 @@ class Orchestrator:
         """Steps 4-13 without an answer: what was found, and why it would be refused, is on the trace."""
         context = await self.bind(principal, question.knowledge_base, trace, deadline)
         session.scope = context.scope
+        trace.question = question.text
         found = await self._making.find(session, trace, context, question)
         session.scope = await self.verify(context, session.documents)
         trace.reasons = tuple(reason.value for reason in found.reasons)
@@ -142,15 +146,16 @@ class Orchestrator:
 
     # -- an answer that was kept ------------------------------------------------------------------
 
-    async def _told_again(self, asked: _Asked, reuse: Reuse) -> bool:
-        """Step 7. False when there is none that this asker may see now."""
-        if self._cache is None or reuse.kept_as is None:
+    async def _kept(self, asked: _Asked) -> KeptAnswer | None:
+        """Step 7: what there is for this key, for whomever it was made."""
+        if self._cache is None or asked.reuse.kept_as is None:
             asked.trace.hooks.cache(CacheRead.SKIP)
-            return False
+            return None
         with asked.trace.stage(Stage.CACHE):
-            kept = await self._cache.read(reuse.kept_as)
-        if kept is None:
-            return False
+            return await self._cache.read(asked.reuse.kept_as)
+
+    async def _told_again(self, asked: _Asked, kept: KeptAnswer) -> bool:
+        """False, and nothing is told, when this asker may not see now what it rests on."""
         if not await self._may_see(asked, kept.opening.documents):
             asked.trace.hooks.cache(CacheRead.STALE)
             return False
@@ -171,41 +176,43 @@ class Orchestrator:
 
     async def _tell(self, asked: _Asked, kept: KeptAnswer) -> None:
         session, trace = asked.session, asked.trace
-        trace.note(cached=True, model=kept.opening.model)
+        trace.note(told=Told.KEPT.value, model=kept.opening.model)
+        trace.findings = findings_again(kept)
         session.open(meta_of(asked.context, kept.opening, trace.searched, cached=True))
         for start in range(0, len(kept.text), _SLICE_CHARS):
             trace.text_sent()
             await session.write(kept.text[start : start + _SLICE_CHARS])
-        await self._conversations.keep(asked.context, asked.question, kept.opening.documents)
+        await self._conversations.keep(asked.context, asked.question, rests_on(kept.opening, kept.ending))
         session.complete(done_again(kept, trace))
 
     # -- an answer that is made -------------------------------------------------------------------
 
-    async def _fly(self, asked: _Asked, reuse: Reuse, *, alone: bool) -> None:
-        """Raises LeftAlone and NotShared, before the session is open only."""
+    async def _fly(self, asked: _Asked, stale: KeptAnswer | None, *, alone: bool) -> None:
+        """Raises LeftAlone and NotShared, before the session is open only. ``stale`` is no use to him."""
 
         async def make(flight: Flight) -> None:
-            await self._make(flight, asked, reuse)
+            await self._make(flight, asked, stale, alone=alone)
 
-        trace, deadline = asked.trace, asked.context.deadline
-        key = None if alone else reuse.key
+        session, trace = asked.session, asked.trace
+        key = None if alone else asked.reuse.key
         seat: Seat | None = None
         try:
-            async with self._flights.aboard(key, trace, deadline, asked.session.cancel, make) as seat:
+            async with self._flights.aboard(key, session, trace, asked.context.deadline, make) as seat:
                 await self._read(asked, seat)
         finally:
-            if seat is not None:
+            if seat is not None and (seat.leads or session.opened):  # else nothing of it is his
                 trace.take(seat.trace, timed=seat.leads)
 
     async def _read(self, asked: _Asked, seat: Seat) -> None:
         """One member's part: he looks, is told, and reads."""
         session, trace = asked.session, asked.trace
         opening = await seat.opening()
-        trace.hooks.flight(leads=seat.leads)
-        if seat.leads:
+        if seat.found_here:
             session.scope = await self.verify(asked.context, session.documents)
         elif not await self._may_see(asked, opening.documents):
             raise NotShared
+        trace.hooks.flight(leads=seat.found_here)
+        trace.note(told=(Told.MADE if seat.found_here else Told.SHARED).value)
         session.open(meta_of(asked.context, opening, trace.searched))
         seat.want()
         while text := await seat.text():
@@ -213,19 +220,19 @@ class Orchestrator:
             await session.write(text)
         ending = await seat.ending()
         trace.take(seat.trace, timed=seat.leads)
-        documents = opening.documents if not ending.reasons else frozenset()
-        await self._conversations.keep(asked.context, asked.question, documents)
+        await self._conversations.keep(asked.context, asked.question, rests_on(opening, ending))
         session.complete(done_of(ending, trace))
 
-    async def _make(self, flight: Flight, asked: _Asked, reuse: Reuse) -> None:
+    async def _make(self, flight: Flight, asked: _Asked, stale: KeptAnswer | None, *, alone: bool) -> None:
         """By the leader's question and rights, in the time of whoever has the most."""
-        context = replace(asked.context, deadline=flight.deadline)
-        if self._cache is None or reuse.kept_as is None:
+        reuse, context = asked.reuse, replace(asked.context, deadline=flight.deadline)
+        if self._cache is None:
             await self._making.make(flight, asked.session, context, asked.question, reuse.unkept)
             return
-        async with self._cache.turn(reuse.kept_as, context.deadline) as kept:
+        turn = reuse.kept_as if not alone else None
+        async with self._cache.turn(turn, context.deadline, stale) as kept:
             if kept is not None:
                 await flight.repeat(kept)
                 return
-            await self._making.make(flight, asked.session, context, asked.question)
+            await self._making.make(flight, asked.session, context, asked.question, reuse.unkept)
             await self._cache.keep(reuse.kept_as, flight.landed())

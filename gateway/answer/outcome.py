@@ -8,8 +8,9 @@ from gateway.stream.protocol import AnswerStatus, CitedSource, Searched, Source,
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What stands before the first word. ``documents`` are all that the answer may rest on, cited or not;
-    a refusal names none. ``shared`` is False where a search found what depends on who asked.
+    """What stands before the first word. ``documents`` are those of every passage that was found for it, be
+    it cited or not, and of a refusal too: it says how many there are, and which words none of them has.
+    ``shared`` is False where a search found what depends on who asked.
     """
 
     model: str
@@ -33,6 +34,12 @@ class Ending:
     @property
     def status(self) -> AnswerStatus:
         return AnswerStatus.REFUSED_NO_EVIDENCE if self.reasons else AnswerStatus.ANSWERED
+
+
+def rests_on(opening: Opening, ending: Ending) -> frozenset[DocumentRef]:
+    """The documents of the evidence, cited or not; none of a refusal."""
+    sources = () if ending.reasons else opening.sources
+    return frozenset(DocumentRef(source.document_id, source.document_version) for source in sources)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from gateway.answer.cache import AnswerKey
 from gateway.answer.keepable import Unkept
 from gateway.answer.keys import AnswerKeys
 from gateway.answer.question import Question
-from gateway.answer.wording import about_now
+from gateway.answer.relative_time import about_now
 from gateway.context import RequestContext
 
 

@@ -13,16 +13,29 @@ from gateway.observe.hooks import Hooks
 from gateway.retrieval.rerank import Reranker
 from gateway.settings import Settings
 
-#: settings that shape an answer and stand in no other part of the key
-_SHAPING = (
+#: settings that shape an answer, no secret among them; the second model's too: a rollback puts it first
+SHAPING = (
     "model_base_url",
-    "model_context_tokens",
+    "model_name",
     "model_max_sensitivity",
+    "model_context_tokens",
+    "fallback_model_base_url",
+    "fallback_model_name",
+    "fallback_model_max_sensitivity",
     "embedding_base_url",
     "embedding_name",
+    "embedding_dimension",
+    "embedding_send_dimension",
+    "embedding_max_sensitivity",
+    "previous_embedding_base_url",
+    "previous_embedding_name",
+    "previous_embedding_dimension",
+    "previous_embedding_send_dimension",
+    "previous_embedding_max_sensitivity",
     "rerank",
     "rerank_url",
     "rerank_name",
+    "rerank_api",
     "rerank_max_sensitivity",
     "retrieval_mode",
     "candidates",
@@ -34,7 +47,8 @@ _SHAPING = (
     "evidence_neighbours",
     "evidence_neighbours_of",
 )
-_POLICY = (
+#: those that say what may leave of one, beside the text of ``moderation_phrases``
+POLICY = (
     "risk_policy",
     "moderation",
     "moderation_base_url",
@@ -47,8 +61,8 @@ _FAILURES, _REST_S = 3, 2.0
 
 def answer_keys(settings: Settings, reranker: Reranker | None) -> AnswerKeys:
     return AnswerKeys(
-        output_policy=_digest([getattr(settings, name) for name in _POLICY], _phrases(settings)),
-        gateway_digest=_digest(gateway.__version__, [getattr(settings, name) for name in _SHAPING]),
+        output_policy=_digest(_values(settings, POLICY), _phrases(settings)),
+        gateway_digest=_digest(gateway.__version__, _values(settings, SHAPING)),
         reranker="" if reranker is None else reranker.version,
     )
 
@@ -71,10 +85,16 @@ def answer_cache(
     )
 
 
+def _values(settings: Settings, names: tuple[str, ...]) -> dict[str, object]:
+    return {name: getattr(settings, name) for name in names}
+
+
 def _phrases(settings: Settings) -> str:
-    """What the moderator's file says now; a file that can't be read fails the start elsewhere."""
+    """What the moderator's file says now; its own reading tells what is wrong with it."""
     path = settings.moderation_phrases
-    return path.read_text(encoding="utf-8") if path is not None and path.is_file() else ""
+    if settings.moderation == "off" or path is None or not path.is_file():
+        return ""
+    return path.read_bytes().hex()
 
 
 def _digest(*parts: object) -> str:

@@ -93,7 +93,9 @@ class Vectors(ChunkReader, ChunkWriter, Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportParts:
-    """What an import worker is made of, each part behind its port."""
+    """What an import worker is made of, each part behind its port. ``answers`` is where kept answers are
+    erased.
+    """
 
     catalog: Catalog
     objects: ObjectStore
@@ -101,6 +103,7 @@ class ImportParts:
     offline_embedder: Embedder
     parser: DocumentParser
     config: RetrievalConfig
+    answers: AnswerStore | None = None
     checks: Mapping[str, Check]
 
 
@@ -121,7 +124,6 @@ class Parts(ImportParts):
     second_model: AnswerModel | None = None
     moderator: Moderator | None = None
     quota: Quota
-    answers: AnswerStore | None = None
     principals: PrincipalSource | None = None
     recheck: Recheck | None = None
     hints: tuple[ChangeHints, ...] = ()
@@ -221,7 +223,7 @@ def compose(
         releases=parts.catalog,
         permissions=permissions,
         making=making,
-        flights=Flights(settings.session_buffer_bytes),
+        flights=Flights(),
         keys=answer_keys(settings, parts.reranker),
         cache=answer_cache(settings, parts.answers, metrics, worker_name),
         shared=settings.answer_sharing,

@@ -68,10 +68,19 @@ def too_seldom(settings: Settings) -> list[str]:
 
 
 def too_early(settings: Settings) -> list[str]:
-    """Waits that end while somebody may still be at a release, or about to refer to an object."""
+    """Waits that end while somebody may still be at a release, be told an answer of it again, or be about to
+    refer to an object.
+    """
     answer_s = (settings.total_cap_ms + settings.revocation_bound_ms) / 1000
+    kept_s = max(settings.answer_cache_ttl_s, settings.answer_cache_refusal_ttl_s)
+    told_s = answer_s + (kept_s if settings.answer_cache_ttl_s else 0)
     waits = (
-        (settings.rollback_window_s, "GATEWAY_ROLLBACK_WINDOW_S", answer_s, "what an answer may take"),
+        (
+            settings.rollback_window_s,
+            "GATEWAY_ROLLBACK_WINDOW_S",
+            told_s,
+            "what an answer may take and be kept",
+        ),
         (settings.orphan_grace_s, "GATEWAY_ORPHAN_GRACE_S", settings.task_deadline_s, "a task's deadline"),
     )
     return [

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import anyio
 
 from gateway.adapters.children.build_child import ChildParser
+from gateway.bootstrap.answer_store import open_answers
 from gateway.bootstrap.composition import ImportParts, Parts, compose, compose_worker
 from gateway.bootstrap.fitness import refuse_other_space, refuse_powerful, refuse_unfit
 from gateway.bootstrap.journal import journal_writer
@@ -106,6 +107,7 @@ async def _import_parts(
         offline_embedder=offline_embedder,
         parser=parser,
         config=opener.config(space),
+        answers=open_answers(settings, stack),
         checks=opener.checks,
     )
 
@@ -124,6 +126,7 @@ async def _serving_parts(settings: Settings, stack: AsyncExitStack) -> Parts:
         offline_embedder=importing.offline_embedder,
         parser=importing.parser,
         config=importing.config,
+        answers=importing.answers,
         checks=opener.checks,
         verifier=opener.verifier(importing.catalog, pepper),
         api_keys=pepper,

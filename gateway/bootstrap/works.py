@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from gateway.admission.bulkhead import Bulkhead
+from gateway.bootstrap.answer_store import answer_erasure
 from gateway.ingest.cleanup import CleanupWork
 from gateway.ingest.embedding import TextVectors
 from gateway.ingest.importing import ImportWork, ReleaseWork
@@ -35,7 +36,14 @@ def works_of(settings: Settings, parts: "ImportParts", offline: Bulkhead) -> Map
         TaskKind.IMPORT: ImportWork(pipeline, releaser),
         TaskKind.RELEASE: ReleaseWork(releaser),
         TaskKind.MOVE: MoveWork(catalog, catalog, catalog, objects, store),
-        TaskKind.CLEANUP: CleanupWork(catalog, catalog, objects, store, _removal(settings, parts)),
+        TaskKind.CLEANUP: CleanupWork(
+            catalog,
+            catalog,
+            objects,
+            store,
+            _removal(settings, parts),
+            answer_erasure(settings, parts.answers),
+        ),
         TaskKind.RECLAIM: ReclaimWork(catalog, catalog, store, _policy(settings)),
     }
 

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from gateway.cli import (
     apikeys,
     asking,
+    capacity,
     documents,
     evaluating,
     governing,
@@ -49,6 +50,7 @@ for module in (
     keeping,
     apikeys,
     evaluating,
+    capacity,
 ):
     module.add_commands(app)
 

@@ -9,6 +9,7 @@ from gateway.access.authorizer import DocumentRef
 from gateway.errors import NotFound, ObjectStoreUnavailable
 from gateway.ingest import chunkfile
 from gateway.ingest.catalog import TaskStore
+from gateway.ingest.erasure import AnswerErasure
 from gateway.ingest.objects import ObjectStore
 from gateway.ingest.references import (
     CHUNKS,
@@ -20,7 +21,14 @@ from gateway.ingest.references import (
     RemainsStore,
     owner_of,
 )
-from gateway.ingest.remaining import Remainder, after_deletion, after_revocation
+from gateway.ingest.remaining import (
+    ANSWERS_LEFT,
+    ANSWERS_NOT_KEPT,
+    ANSWERS_UNDER_WAY,
+    Remainder,
+    after_deletion,
+    after_revocation,
+)
 from gateway.ingest.removal import Removal
 from gateway.ingest.task import Ending, TaskClaim, TaskState
 from gateway.retrieval.chunk import embedded_text
@@ -46,23 +54,37 @@ class CleanupWork:
         objects: ObjectStore,
         writer: ChunkWriter,
         removal: Removal,
+        answers: AnswerErasure | None = None,
     ) -> None:
+        """``answers``: None where none are kept."""
         self._tasks = tasks
         self._remains = remains
         self._objects = objects
         self._writer = writer
         self._removal = removal
+        self._answers = answers
 
     async def run(self, claim: TaskClaim) -> Ending:
         remains = None if claim.target is None else await self._remains.remains(claim)
-        if remains is None:  # a revocation: until it is lifted nothing may be lost
-            return _ended(Counter(), after_revocation(claim.target))
+        if remains is None:  # a revocation: until it is lifted nothing may be lost that can't be made again
+            answers, answers_left = await self._forget_answers(claim.target)
+            return _ended(Counter(answers=answers), after_revocation(claim.target, answers_left))
         versions = [version.version for version in remains.versions]
         removed = Counter(quotes=await self._remains.erase_quotes(claim, versions))
         uncounted = await self._empty_revisions(claim, remains, removed)
         shared = await self._remove_objects(claim, remains, removed)
+        removed["answers"], answers_left = await self._forget_answers(remains.document_id)
         await self._remains.erase(claim, versions)
-        return _ended(removed, after_deletion(shared, uncounted))
+        return _ended(removed, after_deletion(shared, uncounted, answers_left))
+
+    async def _forget_answers(self, document_id: str | None) -> tuple[int, Remainder]:
+        """How many, and what to say of those that are left: all of them when it is about a whole knowledge
+        base, which nobody is let into.
+        """
+        if self._answers is None:
+            return 0, ANSWERS_NOT_KEPT
+        forgotten = None if document_id is None else await self._answers.forget(document_id)
+        return (0, ANSWERS_LEFT) if forgotten is None else (forgotten, ANSWERS_UNDER_WAY)
 
     async def _empty_revisions(self, claim: TaskClaim, remains: Remains, removed: Counter[str]) -> int:
         """How many revisions still count terms that nobody can tell any more."""
@@ -134,6 +156,6 @@ def _name(key: str) -> str:
 
 
 def _ended(removed: Mapping[str, int], remaining: Sequence[Remainder]) -> Ending:
-    counted = {name: removed.get(name, 0) for name in ("rows", *_COUNTED.values(), "quotes")}
+    counted = {name: removed.get(name, 0) for name in ("rows", *_COUNTED.values(), "quotes", "answers")}
     told = [{"what": one.what, "why": one.why, "until": one.until} for one in remaining]
     return Ending(TaskState.SUCCEEDED, report={"removed": counted, "remains": told})

@@ -46,9 +46,12 @@ _REVOKED_TRACES = Remainder(
     "whoever reads a trace sees no passage of it that he may not see at that moment",
     "GATEWAY_TRACE_DAYS after each question, or until the document is deleted",
 )
-_NOT_KEPT = tuple(
-    Remainder(what, "not kept here", "") for what in ("cached answers", "feedback", "evaluation copies")
-)
+_UNTOLD = "whoever asks is told none that rests on what he may not see at that moment"
+_THEIR_TIME = "GATEWAY_ANSWER_CACHE_TTL_S after each was made"
+ANSWERS_NOT_KEPT = Remainder("cached answers", "not kept here", "")
+ANSWERS_UNDER_WAY = Remainder("cached answers that were just being made", _UNTOLD, _THEIR_TIME)
+ANSWERS_LEFT = Remainder("cached answers", _UNTOLD, _THEIR_TIME)
+_NOT_KEPT = tuple(Remainder(what, "not kept here", "") for what in ("feedback", "evaluation copies"))
 _CATALOG = Remainder(
     "source, address, author and hash of each version in the catalog",
     "a later import under the same source must not bring the deleted versions back",
@@ -67,9 +70,9 @@ _WHY_SHARED: Mapping[str, tuple[str, str]] = {
 }
 
 
-def after_deletion(shared: Mapping[str, int], uncounted: int) -> list[Remainder]:
+def after_deletion(shared: Mapping[str, int], uncounted: int, answers: Remainder) -> list[Remainder]:
     """``shared``: how many objects of each kind stay; ``uncounted``: revisions whose term statistics still
-    count the document, as the file to count them by is lost.
+    count the document, as the file to count them by is lost; ``answers``: what is left of kept ones.
     """
     told = [
         Remainder(f"{count} {_WHY_SHARED[kind][0]}", _WHY_SHARED[kind][1], "those documents are deleted")
@@ -82,13 +85,13 @@ def after_deletion(shared: Mapping[str, int], uncounted: int) -> list[Remainder]
                 f"word counts in {uncounted} releases", "the chunk file is lost", "the releases are reclaimed"
             )
         )
-    return [*told, _CATALOG, _TRACES, _TURNS, _AUDIT, _JOURNAL, _BACKUPS, _LOGS, *_NOT_KEPT]
+    return [*told, _CATALOG, _TRACES, _TURNS, answers, _AUDIT, _JOURNAL, _BACKUPS, _LOGS, *_NOT_KEPT]
 
 
-def after_revocation(document_id: str | None) -> list[Remainder]:
+def after_revocation(document_id: str | None, answers: Remainder) -> list[Remainder]:
     """Of one document, or of a whole knowledge base when None. Nothing is lost, so that a lift works."""
     why = "a revocation can be lifted; nobody is let at them, and no model gets them"
     until = "it is lifted, or the document is deleted" if document_id else "it is lifted"
     rows = "its rows in the vector store" if document_id is None else "its rows, moved to a class of nobody"
     kept = [Remainder(what, why, until) for what in (rows, "originals", "chunk files", "vector files")]
-    return [*kept, _REVOKED_TRACES, _TURNS, _AUDIT, _JOURNAL, _BACKUPS, _LOGS, *_NOT_KEPT]
+    return [*kept, _REVOKED_TRACES, _TURNS, answers, _AUDIT, _JOURNAL, _BACKUPS, _LOGS, *_NOT_KEPT]

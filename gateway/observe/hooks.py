@@ -56,6 +56,13 @@ class CacheRead(StrEnum):
     DAMAGED = "damaged"
 
 
+class Made(StrEnum):
+    """What was found for an answer in the making."""
+
+    GENERATION = "generation"  # evidence: a model is asked
+    REFUSAL = "refusal"  # none: no model is asked
+
+
 class Hooks(Protocol):
     """Told as things happen; implementations return at once and never raise."""
 
@@ -90,6 +97,10 @@ class Hooks(Protocol):
     def cache_write(self, unkept: str) -> None: ...
 
     def flight(self, *, leads: bool) -> None: ...
+
+    def making(self, made: Made) -> None: ...
+
+    def model_tokens(self, sent: int, received: int) -> None: ...
 
     def token_after_cancel(self, tokens: int) -> None: ...
 

@@ -14,7 +14,7 @@ from prometheus_client import (
 
 from gateway.access.authorizer import DropReason
 from gateway.errors import GatewayError
-from gateway.observe.hooks import CacheRead, ModelCall, RerankSkip, Retry, Stage
+from gateway.observe.hooks import CacheRead, Made, ModelCall, RerankSkip, Retry, Stage
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0)
 
@@ -27,6 +27,9 @@ class Watched(Protocol):
 
     @property
     def name(self) -> str: ...
+
+    @property
+    def size(self) -> int: ...
 
     @property
     def in_use(self) -> int: ...
@@ -86,6 +89,12 @@ class Metrics:
         self._members = self._counter(
             "gateway_flight_members", "Questions answered by one making.", "role", ("leader", "follower")
         )
+        self._makings = self._counter(
+            "gateway_makings", "Answers in the making, by what was found for them.", "result", map(str, Made)
+        )
+        self._model_tokens = self._counter(
+            "gateway_model_tokens", "Tokens of generations that have ended.", "kind", ("input", "output")
+        )
         self._after_cancel = self._counter(
             "gateway_tokens_after_cancel", "Pieces of text that came after a cancel."
         )
@@ -105,6 +114,7 @@ class Metrics:
         for stage in Stage:
             self._stages.labels(stage.value)
         self._in_use = Gauge("gateway_bulkhead_in_use", "Places taken.", ["name"], registry=self.registry)
+        self._places = Gauge("gateway_bulkhead_places", "Places there are.", ["name"], registry=self.registry)
         self._journal_lag = Gauge(
             "gateway_journal_lag_seconds",
             "Age of the oldest act that isn't in the journal yet.",
@@ -136,6 +146,7 @@ class Metrics:
         return Histogram(name, text, buckets=_SECONDS, registry=self.registry)
 
     def watch_bulkhead(self, bulkhead: Watched) -> None:
+        self._places.labels(bulkhead.name).set(bulkhead.size)
         self._in_use.labels(bulkhead.name).set_function(lambda: float(bulkhead.in_use))
 
     def watch_journal(self, lag_s: Callable[[], float]) -> None:
@@ -194,6 +205,13 @@ class Metrics:
 
     def flight(self, *, leads: bool) -> None:
         self._members.labels("leader" if leads else "follower").inc()
+
+    def making(self, made: Made) -> None:
+        self._makings.labels(made.value).inc()
+
+    def model_tokens(self, sent: int, received: int) -> None:
+        self._model_tokens.labels("input").inc(sent)
+        self._model_tokens.labels("output").inc(received)
 
     def token_after_cancel(self, tokens: int) -> None:
         self._after_cancel.inc(tokens)

@@ -95,6 +95,7 @@ class Trace:
                 **{f"{name}_ms": round(ms, 1) for name, ms in self.stage_ms.items()},
                 "total_ms": round(self.elapsed_ms, 1),
             },
+            told=str(self.facts.get("told", "")),
         )
 
     def record(self) -> dict[str, object]:

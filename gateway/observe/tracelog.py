@@ -5,6 +5,7 @@ It quotes documents, so whoever shows one re-checks every document that it names
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Protocol
 
 from gateway.access.authorizer import DocumentRef
@@ -80,12 +81,20 @@ class Findings:
 NOTHING_FOUND = Findings()
 
 
+class Told(StrEnum):
+    """How its asker came to an answer."""
+
+    MADE = "made"  # for his question
+    SHARED = "shared"  # for somebody who asked the same, while he waited
+    KEPT = "kept"  # earlier, and told again
+
+
 @dataclass(frozen=True, slots=True)
 class TraceRecord:
     """One ended search or answer. ``at`` is in seconds since the epoch, ``timings`` are milliseconds.
 
     ``searched`` is what was looked for in place of the question, '' for the question itself. ``outcome`` is
-    an answer's status, a search's relevance, or the code of what ended it.
+    an answer's status, a search's relevance, or the code of what ended it; ``told`` says how an answer came.
     """
 
     trace_id: str
@@ -105,6 +114,7 @@ class TraceRecord:
     reasons: tuple[str, ...] = ()
     findings: Findings = NOTHING_FOUND
     timings: Mapping[str, float] = field(default_factory=dict)
+    told: str = ""
 
 
 class TraceStore(Protocol):

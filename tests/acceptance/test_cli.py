@@ -451,6 +451,17 @@ async def test_a_revoked_user_is_refused_at_once(gateway: GatewayProcess) -> Non
     assert asked.err.startswith("principal_revoked: ")
 
 
+async def test_capacity_without_anything_to_measure_is_a_failure(embedded_gateway: GatewayProcess) -> None:
+    """Nobody asks meanwhile, nobody is there; options alone need no server."""
+    watched = ("capacity", "--url", embedded_gateway.base_url, "--seconds", "0.1")
+    nobody = ("capacity", "--url", "http://127.0.0.1:1", "--seconds", "0.1")
+    reckoned = ("capacity", "--arrivals", "8", "--generation-seconds", "2", "--places", "generation=4")
+    ended = await run_commands(watched, nobody, reckoned)
+    codes = [(one.code, one.err.partition(":")[0]) for one in ended]
+    assert codes == [(FAILED, "metrics_unusable"), (FAILED, "server_unreachable"), (DONE, "")]
+    assert "bottleneck: generation, used up at 2 questions a second" in ended[2].out
+
+
 async def test_settings_show_what_is_in_force_and_no_secret() -> None:
     """One `NAME=value` a line, sorted; the key is masked, an unset one is empty."""
     shown = await run_command(

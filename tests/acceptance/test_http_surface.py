@@ -463,6 +463,9 @@ SERIES = (
         for reason in ("acl", "revoked", "deleted", "expired")
     ),
     *(f'gateway_cache_total{{result="{result}"}}' for result in ("hit", "miss")),
+    *(f'gateway_flight_members_total{{role="{role}"}}' for role in ("leader", "follower")),
+    *(f'gateway_makings_total{{result="{result}"}}' for result in ("generation", "refusal")),
+    *(f'gateway_model_tokens_total{{kind="{kind}"}}' for kind in ("input", "output")),
 )
 
 
@@ -478,7 +481,7 @@ async def test_every_series_exists_at_zero_from_the_start() -> None:
         before = await metrics(gateway)
         assert {name: before.get(name) for name in SERIES} == dict.fromkeys(SERIES, 0.0)
         labels = {label for name in before for label in re.findall(r'(\w+)="', name)}
-        assert labels <= {"kind", "status", "name", "stage", "reason", "result", "code", "path", "le"}
+        assert labels <= {"kind", "status", "name", "stage", "reason", "result", "code", "path", "role", "le"}
         await gateway.ask()
         after = await metrics(gateway)
         assert set(after) == set(before)

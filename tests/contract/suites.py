@@ -23,6 +23,7 @@ def _catalog(port: str) -> Suite:
 #: by the name of the test module
 SUITES: Mapping[str, Suite] = {
     "test_answer_model": Suite("AnswerModel", "ScriptedModel", "ExtractiveModel", "chat endpoint"),
+    "test_answer_store": Suite("AnswerStore", "in process", "in process", "Redis"),
     "test_catalog_access": _catalog("AccessCatalog, Recheck"),
     "test_catalog_acts": _catalog("acts of TaskStore, ReleaseStore, RevocationCatalog"),
     "test_catalog_api_keys": _catalog("ApiKeyStore"),

@@ -73,6 +73,7 @@ def record(
         reasons=("BELOW_THRESHOLD", "KEY_TERMS_NOT_COVERED"),
         findings=findings,
         timings={"embed_ms": 1.5},
+        told="shared",
     )
 
 

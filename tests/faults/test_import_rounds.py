@@ -37,6 +37,7 @@ SEED = 20
 SOON = {
     "GATEWAY_ROLLBACK_RELEASES": "1",
     "GATEWAY_ROLLBACK_WINDOW_S": "30",
+    "GATEWAY_ANSWER_CACHE_TTL_S": "0",
     "GATEWAY_RECLAIM_POLL_S": "1",
 }
 #: every release there ever was, with the number of its documents that aren't ready

@@ -154,7 +154,8 @@ def twins(settings: Settings, embedder: Any = None) -> Ground:
 
 class World:
     """One gateway, over twins unless a ``ground`` is given. ``holds`` maps ``part.method`` (catalog, vectors,
-    objects, verifier) to a Hold. Its worker runs only when told to.
+    objects, verifier) to a Hold. Its worker runs only when told to. ``name`` tells it from other worlds over
+    the same parts.
     """
 
     def __init__(
@@ -174,6 +175,7 @@ class World:
         recheck: Recheck | None = None,
         ground: Ground | None = None,
         hints: Sequence[ChangeHints] = (),
+        name: str = "serve",
         **settings: Any,
     ) -> None:
         self.settings = Settings(**{"data_dir": Path("unused"), **_PATIENT, **_UNSHARED, **settings})
@@ -210,7 +212,7 @@ class World:
             recheck=recheck,
             hints=tuple(hints),
         )
-        self.services: Services = compose(self.settings, parts, registry=self.registry)[0]
+        self.services: Services = compose(self.settings, parts, name, self.registry)[0]
         quiet = replace(parts, catalog=self.catalog, vectors=self.vectors, objects=self.objects)
         self.worker: Worker = compose(self.settings, quiet)[1]
 

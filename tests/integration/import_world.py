@@ -19,6 +19,7 @@ from gateway.ingest.catalog import ReleaseStore, TaskStore, VersionStore
 from gateway.ingest.cleanup import CleanupWork
 from gateway.ingest.document import BuiltDocument
 from gateway.ingest.embedding import TextVectors
+from gateway.ingest.erasure import AnswerErasure
 from gateway.ingest.governance import Governance, MoveStore
 from gateway.ingest.importing import ImportWork, ReleaseWork
 from gateway.ingest.mover import MoveWork
@@ -213,6 +214,7 @@ class ImportWorld:
         self.parser = DirectParser()
         self.config = CONFIG
         self.policy = ReclaimPolicy(WINDOW_S, releases=1)
+        self.answers: AnswerErasure | None = None
 
     @property
     def space(self) -> EmbeddingSpace:
@@ -277,7 +279,12 @@ class ImportWorld:
             TaskKind.RELEASE: ReleaseWork(releaser),
             TaskKind.MOVE: MoveWork(catalog, catalog, catalog, objects, vectors or self.vectors),
             TaskKind.CLEANUP: CleanupWork(
-                catalog, catalog, objects, vectors or self.vectors, self.removal(catalog, objects)
+                catalog,
+                catalog,
+                objects,
+                vectors or self.vectors,
+                self.removal(catalog, objects),
+                self.answers,
             ),
             TaskKind.RECLAIM: ReclaimWork(catalog, catalog, vectors or self.vectors, self.policy),
         }

@@ -84,6 +84,7 @@ async def test_a_deleted_document_leaves_nothing_behind(imports: ImportWorld) ->
         "vector_files": 2,
         "originals": 2,
         "quotes": 0,
+        "answers": 0,
     }
 
 
@@ -102,6 +103,48 @@ async def test_a_report_says_what_remains_and_why(imports: ImportWorld) -> None:
         assert told[kept]["until"]
     for absent in ("cached answers", "feedback", "evaluation copies"):
         assert told[absent]["why"] == "not kept here"
+
+
+class Erasure:
+    """Says what there was to forget, and what it was asked for."""
+
+    def __init__(self, outcome: int | None) -> None:
+        self._outcome = outcome
+        self.asked: list[str] = []
+
+    async def forget(self, document_id: str) -> int | None:
+        self.asked.append(document_id)
+        return self._outcome
+
+
+@pytest.mark.parametrize("outcome", [3, None])
+async def test_a_deleted_or_revoked_document_takes_its_answers_along(
+    imports: ImportWorld, outcome: int | None
+) -> None:
+    """Those that can't be reached now end by their time, and the report says that too."""
+    await imports.learn(TEXTS)
+    imports.answers = erasure = Erasure(outcome)
+    ids = [await document_id(imports, name) for name in ("travel", "refund")]
+    revoked = await imports.catalog.revoke(TENANT, RevocationKind.DOCUMENT, ids[1], "leak", "olga")
+    for task_id in (await delete(imports, "travel"), str(revoked.task_id)):
+        report = (await ended(imports, task_id)).report
+        assert report is not None
+        assert report["removed"]["answers"] == (outcome or 0)  # type: ignore[index] # JSON
+        told = {one["what"]: one for one in report["remains"]}  # type: ignore[attr-defined] # JSON
+        left = "cached answers that were just being made" if outcome else "cached answers"
+        assert told[left]["until"] == "GATEWAY_ANSWER_CACHE_TTL_S after each was made"
+    assert sorted(erasure.asked) == sorted(ids)
+
+
+async def test_answers_of_a_revoked_knowledge_base_end_by_their_time(imports: ImportWorld) -> None:
+    """Nobody is let into it, so none of them is told."""
+    await imports.learn(TEXTS)
+    imports.answers = erasure = Erasure(3)
+    record = await imports.catalog.revoke(TENANT, RevocationKind.KNOWLEDGE_BASE, KB, "leak", "olga")
+    report = (await ended(imports, str(record.task_id))).report
+    assert report is not None
+    assert "cached answers" in {one["what"] for one in report["remains"]}  # type: ignore[attr-defined] # JSON
+    assert erasure.asked == []
 
 
 async def test_what_another_document_needs_stays_until_that_is_deleted_too(imports: ImportWorld) -> None:

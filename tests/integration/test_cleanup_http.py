@@ -42,7 +42,7 @@ async def test_a_deletion_names_the_task_whose_report_tells_what_remains() -> No
             await world.work()
             _, task = await _ask(port, world, "GET", place)
     assert (task["kind"], task["state"], task["target"]) == ("cleanup", "SUCCEEDED", document.document_id)
-    removed = {"rows": 1, "chunk_files": 1, "vector_files": 1, "originals": 1, "quotes": 0}
+    removed = {"rows": 1, "chunk_files": 1, "vector_files": 1, "originals": 1, "quotes": 0, "answers": 0}
     assert task["report"]["removed"] == removed
     assert {"what", "why", "until"} == set(task["report"]["remains"][0])
 

@@ -107,6 +107,20 @@ async def test_latency_counts_from_the_moment_that_was_due() -> None:
     assert not figures["valid"]
 
 
+async def test_a_client_takes_what_was_made_for_others_only_when_told_to() -> None:
+    """Else what is measured would be the cache."""
+    wishes: list[str | None] = []
+
+    async def kept(exchange: Exchange) -> None:
+        wishes.append(exchange.headers.get("cache-control"))
+        await answer(exchange, ("meta", {"request_id": "req_1", "cached": True}), DELTA, DONE)
+
+    async with server(kept) as port:
+        records = await driven(port, [*at_once(1), *at_once(1, Manner(reuses=True))])
+    assert sorted(wishes, key=str) == [None, "no-store"]
+    assert [record.cached for record in records] == [True, True]
+
+
 @pytest.mark.parametrize(
     ("sent", "ending", "code"),
     [

@@ -1,4 +1,4 @@
-"""The shared quota behind Sentinel, in a Redis Cluster, and on servers that refuse."""
+"""The shared quota behind Sentinel, and on servers that refuse."""
 
 import asyncio
 from collections.abc import Iterator
@@ -44,20 +44,6 @@ class Sentinel(RedisServer):
     def _options(self) -> list[str]:
         where = ["--bind", "127.0.0.1", "--port", str(self.port), "--dir", str(self._configuration.parent)]
         return [str(self._configuration), "--sentinel", *where]
-
-
-class ClusterNode(RedisServer):
-    """One of a cluster, without a slot."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        self.bus_port = RedisServer(folder).port  # a free one
-
-    def _options(self) -> list[str]:
-        return [
-            *super()._options(),
-            *("--cluster-enabled", "yes", "--cluster-port", str(self.bus_port), "--databases", "1"),
-        ]
 
 
 @contextmanager
@@ -121,34 +107,6 @@ async def test_a_failover_is_followed(tmp_path: Path) -> None:
         one.stop()
         lease.release()
         await reserve_soon(quota, "after")
-
-
-async def test_a_cluster_keeps_it_in_one_slot(tmp_path: Path) -> None:
-    """Two nodes; the one that doesn't have the slot sends us to the other."""
-    half, slots = 8192, 16384
-    async with AsyncExitStack() as stack:
-        nodes = [stack.enter_context(running(ClusterNode(made(tmp_path / name)))) for name in ("one", "two")]
-        first, second = [await stack.enter_async_context(raw(node.url)) for node in nodes]
-        await tell(first, "CLUSTER", "ADDSLOTSRANGE", 0, half - 1)
-        await tell(second, "CLUSTER", "ADDSLOTSRANGE", half, slots - 1)
-        await tell(first, "CLUSTER", "MEET", "127.0.0.1", nodes[1].port, nodes[1].bus_port)
-
-        async def ready() -> bool:
-            states = [await tell(each, "CLUSTER", "INFO") for each in (first, second)]
-            return all("cluster_state:ok" in state for state in states)
-
-        await eventually(ready, PATIENCE_S)
-        for node in nodes:
-            url = f"redis+cluster://127.0.0.1:{node.port}"
-            quota = await stack.enter_async_context(quota_at(url, terms(1), cap_ms=5000))
-            assert not (await quota.server()).evicts
-            lease = await reserve(quota, f"r-{node.port}")
-            with pytest.raises(QuotaExceeded):
-                await reserve(quota, "one more")
-            lease.release()
-            (await reserve_soon(quota, "after")).release()
-        keys = [bool(await each.dbsize()) for each in (first, second)]
-        assert sorted(keys) == [False, True]
 
 
 # -- servers that refuse ----------------------------------------------------------------------------

@@ -147,7 +147,9 @@ def test_a_moderator_that_nobody_asks_is_refused(given: dict[str, object]) -> No
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"rollback_window_s": 22}, r"GATEWAY_ROLLBACK_WINDOW_S \(22 s\) .* an answer may take \(22 s\)"),
+        ({"rollback_window_s": 622}, r"GATEWAY_ROLLBACK_WINDOW_S \(622 s\) .* and be kept \(622 s\)"),
+        ({"rollback_window_s": 22, "answer_cache_ttl_s": 0}, r"may take and be kept \(22 s\)"),
+        ({"rollback_window_s": 822, "answer_cache_refusal_ttl_s": 800}, r"and be kept \(822 s\)"),
         ({"orphan_grace_s": 3600}, r"GATEWAY_ORPHAN_GRACE_S \(3600 s\) .* a task's deadline \(3600 s\)"),
     ],
 )
@@ -160,7 +162,9 @@ def test_what_somebody_may_still_need_is_not_reclaimed(given: dict[str, object],
 
 def test_a_second_more_than_needed_is_long_enough() -> None:
     """The least that both may be."""
-    refuse_unfit(Settings.model_validate({**FIT, "rollback_window_s": 23, "orphan_grace_s": 3601}))
+    refuse_unfit(Settings.model_validate({**FIT, "rollback_window_s": 623, "orphan_grace_s": 3601}))
+    unkept = {"rollback_window_s": 23, "answer_cache_ttl_s": 0}
+    refuse_unfit(Settings.model_validate({**FIT, **unkept}))
 
 
 def test_powers_and_spaces_are_refused_only_when_there_are_any() -> None:

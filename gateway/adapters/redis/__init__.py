@@ -1,1 +1,1 @@
-"""Redis: the shared quota, and the only place that knows redis-py."""
+"""Redis: the shared quota, kept answers, hints of revocations; the only place that knows redis-py."""

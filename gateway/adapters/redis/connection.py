@@ -27,21 +27,25 @@ from gateway.errors import ConfigurationError, QuotaUnavailable
 
 Client = Redis | RedisCluster
 
+#: whatever goes wrong between here and Redis, and in it
+ERRORS = (RedisError, RedisClusterException, OSError)
+
 _CONNECTIONS = 16
 
 
-def open_redis(url: str, wait_ms: int) -> Client:
+def open_redis(url: str, wait_ms: int, *, decoded: bool = True) -> Client:
     """A client for ``redis://``, ``rediss://``, ``unix://``, or the URLs of ``Addresses``; connects when
     first asked.
 
     Each single wait (for a connection of the pool, for connecting, for a reply) lasts at most
-    ``wait_ms``. Raises ConfigurationError for a URL that means nothing, without quoting it.
+    ``wait_ms``. ``decoded``: replies are text. Raises ConfigurationError for a URL that means nothing,
+    without quoting it.
     """
     seconds = wait_ms / 1000
     given: dict[str, Any] = {
         "socket_timeout": seconds,
         "socket_connect_timeout": seconds,
-        "decode_responses": True,
+        "decode_responses": decoded,
         # with them on, redis-py no longer looks whether the server has closed an idle connection
         "protocol": 2,
         "maint_notifications_config": MaintNotificationsConfig(enabled=False),
@@ -109,10 +113,10 @@ def _never() -> Retry:
 
 @contextmanager
 def redis_errors() -> Iterator[None]:
-    """Raises QuotaUnavailable for whatever goes wrong between here and Redis, and in it."""
+    """Raises QuotaUnavailable."""
     try:
         yield
     except (AuthenticationError, AuthorizationError, NoPermissionError) as error:
         raise QuotaUnavailable("access to the shared quota was denied") from error
-    except (RedisError, RedisClusterException, OSError) as error:
+    except ERRORS as error:
         raise QuotaUnavailable(retry_after_ms=1000) from error

@@ -8,9 +8,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from redis.exceptions import RedisClusterException, RedisError
-
-from gateway.adapters.redis.connection import close_redis, open_redis
+from gateway.adapters.redis.connection import ERRORS, close_redis, open_redis
 from gateway.observe.logging import get_logger
 
 _STREAM = "gateway:rights"
@@ -21,7 +19,6 @@ _TELL_MS = 250
 #: how long one read may wait for news, and for Redis to say that there is none
 _NEWS_MS, _READ_MS = 5_000, 7_000
 _PAUSES_S = (0.1, 0.5, 2.0, 5.0)
-_ERRORS = (RedisError, RedisClusterException, OSError)
 
 _log = get_logger("revocations")
 
@@ -44,7 +41,7 @@ class RedisHints:
                     if failures:
                         _log.info("revocations.hints_back", part="redis")
                     failures = 0
-            except _ERRORS as error:
+            except ERRORS as error:
                 if not failures:
                     _log.warning("revocations.hints_lost", part="redis", cause=type(error).__name__)
             await asyncio.sleep(_PAUSES_S[min(failures, len(_PAUSES_S) - 1)])
@@ -54,7 +51,7 @@ class RedisHints:
         """Adds an entry; where Redis doesn't take it in time the others find out by themselves."""
         try:
             await self._telling.xadd(_STREAM, {"rights": "changed"}, maxlen=_KEPT)
-        except _ERRORS as error:
+        except ERRORS as error:
             _log.warning("revocations.hint_untold", part="redis", cause=type(error).__name__)
 
     async def aclose(self) -> None:

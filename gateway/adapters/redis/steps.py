@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from redis.asyncio import RedisCluster
 
+from gateway.adapters.redis.apart import StepsApart
 from gateway.adapters.redis.call_scripts import RESERVE, SETTLE
 from gateway.adapters.redis.calls import Call
 from gateway.adapters.redis.connection import Client, close_redis, open_redis, redis_errors
@@ -22,8 +23,6 @@ T = TypeVar("T")
 
 _PROCESSES = (INCARNATION, REGISTRY, SILENT, ALONE, FORGET)
 _KINDS: tuple[Kind, ...] = ("concurrency", "requests", "tokens")
-#: steps under way in one process; more wait for their turn, within their cap
-_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +55,7 @@ class QuotaSteps:
         self._redis: Client = open_redis(url, cap_ms)
         self._terms = terms
         self._cap_s = cap_ms / 1000
-        self._turns = asyncio.Semaphore(_AT_ONCE)
-        self._running: set[asyncio.Task[Any]] = set()
+        self._steps = StepsApart()
         self._closed_ms = _ms(terms.quiet_s)
         self._lease_ms = _ms(terms.lease_s)
         self._record_ms = _ms(terms.record_s)
@@ -108,8 +106,7 @@ class QuotaSteps:
 
     async def aclose(self, within_s: float) -> None:
         """Steps that are under way get their time; then the connections are closed."""
-        if self._running:
-            await asyncio.wait(self._running, timeout=within_s)
+        await self._steps.ended(within_s)
         with redis_errors():
             await close_redis(self._redis)
 
@@ -123,24 +120,15 @@ class QuotaSteps:
             return {**await self._redis.info("server"), **await self._redis.info("memory")}
 
     async def _run(self, script: Script, keys: Sequence[str], arguments: Sequence[str | int]) -> Any:
-        async with self._turns:
-            with redis_errors():
-                return await script.run(self._redis, keys, arguments)
+        with redis_errors():
+            return await script.run(self._redis, keys, arguments)
 
     async def _within_cap(self, step: Coroutine[Any, Any, T]) -> T:
-        """A step in a task of its own: a cancel inside redis-py may lose a connection of its pool."""
-        task = asyncio.create_task(step)
-        self._running.add(task)
-        task.add_done_callback(self._ended)
-        await asyncio.wait({task}, timeout=self._cap_s)
-        if not task.done():
-            raise QuotaUnavailable("the shared quota didn't answer in time", retry_after_ms=1000)
-        return task.result()
-
-    def _ended(self, task: asyncio.Task[Any]) -> None:
-        self._running.discard(task)
-        if not task.cancelled():
-            task.exception()  # its caller may have gone
+        try:
+            async with asyncio.timeout(self._cap_s):
+                return await self._steps.run(step)
+        except TimeoutError:
+            raise QuotaUnavailable("the shared quota didn't answer in time", retry_after_ms=1000) from None
 
 
 def _ms(seconds: float) -> int:

@@ -12,6 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from gateway.answer.conversation import conversation_name
 from gateway.answer.question import Question, checked_text
+from gateway.answer.wording import plain_wording
 from gateway.context import Deadline
 from gateway.errors import DeadlineExceeded, GatewayError, InvalidField, NotFound, Rejection, ShuttingDown
 from gateway.observe.audit import AuditRecord
@@ -162,7 +163,7 @@ def _question(body: Mapping[str, object], max_chars: int, *, no_store: bool) -> 
     if tokens is not None and tokens < 1:
         raise InvalidField("max_output_tokens must be at least 1")
     return Question(
-        text=checked_text(body.get("question"), "question", max_chars),
+        text=plain_wording(checked_text(body.get("question"), "question", max_chars)),
         knowledge_base=_name(body, "knowledge_base"),
         conversation_id=_name(body, "conversation_id"),
         language=language,

@@ -16,7 +16,7 @@ from gateway.answer.reasons import meaning_of_outcome, meaning_of_reason
 from gateway.context import Deadline
 from gateway.errors import DeadlineExceeded, GatewayError, InvalidField, PermissionsChanged, Stopped
 from gateway.observe.trace import Trace
-from gateway.observe.tracelog import Findings, TracedCheck
+from gateway.observe.tracelog import Findings, Told, TracedCheck
 from gateway.stream.channel import EventChannel
 from gateway.stream.session import CloseReason, Session
 from gateway.web.connection import connection_of
@@ -150,6 +150,7 @@ def _told(explanation: Explanation) -> dict[str, object]:
         "question": record.question,
         "searched_for": record.searched or record.question,
         "outcome": record.outcome,
+        "cached": record.told == Told.KEPT,
         "explanation": meaning_of_outcome(record.outcome),
         "reasons": [{"code": code, "explanation": meaning_of_reason(code)} for code in record.reasons],
         "search": _search(findings),
@@ -162,7 +163,9 @@ def _told(explanation: Explanation) -> dict[str, object]:
             "more": visible.more,
         },
     }
-    return told | ({"asked_by": record.subject} if explanation.inside else {})
+    if not explanation.inside:
+        return told
+    return told | {"asked_by": record.subject, "shared": record.told == Told.SHARED}
 
 
 def _search(findings: Findings) -> dict[str, object]:
