@@ -38,6 +38,15 @@ def milvus(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[MilvusServer]"
 
 
 @pytest.fixture(scope="session")
+def guarded_milvus(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[MilvusServer]":
+    """A real Milvus server of this test process that asks who is there."""
+    from tests.harness.milvus_server import milvus_server
+
+    with milvus_server(tmp_path_factory.mktemp("guarded"), authorization=True) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
 def redis(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[RedisServer]":
     """A real Redis of this test process."""
     from tests.harness.redis_server import redis_server
