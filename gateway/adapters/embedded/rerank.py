@@ -106,7 +106,7 @@ class LinearReranker:
         statistics: TermStatistics,
         deadline: Deadline,
     ) -> Sequence[float]:
-        """In a thread, one question at a time; one that is cancelled, or late, ends before its next passage."""
+        """In a thread, one question at a time; a cancelled or late one ends before its next passage."""
         if not candidates:
             return ()
         with anyio.move_on_after(deadline.remaining()):
