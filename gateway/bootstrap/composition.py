@@ -16,6 +16,8 @@ from gateway.answer.calling import ModelCalls
 from gateway.answer.conversation import Conversations
 from gateway.answer.endpoints import Endpoint, Endpoints
 from gateway.answer.explaining import Explainer, ReleaseContents
+from gateway.answer.lookup import KnowledgeLookup
+from gateway.answer.lookup_tool import LookupTool
 from gateway.answer.model import AnswerModel
 from gateway.answer.moderation import ModerationMode, Moderator, OutputPolicy
 from gateway.answer.neighbours import NeighbourLimits, Neighbours
@@ -212,6 +214,14 @@ def compose(
     traces = TraceRecorder(
         parts.catalog, size=_TRACES if settings.trace_days else 0, on_drop=metrics.traces_dropped
     )
+    lookup = KnowledgeLookup(
+        orchestrator,
+        search,
+        traces,
+        risk=RiskPolicy(settings.risk_policy),
+        passages=settings.evidence_passages,
+        top_k=settings.top_k,
+    )
     explainer = Explainer(
         authorizer=authorizer,
         recheck=recheck,
@@ -229,6 +239,13 @@ def compose(
         authorizer=authorizer,
         orchestrator=orchestrator,
         search=search,
+        lookup=lookup,
+        lookup_tool=LookupTool(
+            lookup,
+            query_max_chars=settings.question_max_chars,
+            max_sensitivity=settings.tool_max_sensitivity,
+            token_leeway_s=settings.token_leeway_s,
+        ),
         explainer=explainer,
         traces=traces,
         catalog=parts.catalog,
