@@ -190,6 +190,9 @@ class Settings(BaseSettings):
     evidence_passages: int = Field(default=6, gt=0, le=50)
     evidence_neighbours: int = Field(default=1, ge=0, le=5)
     evidence_neighbours_of: int = Field(default=2, ge=0, le=50)
+    #: what models outside that call our tool are cleared for
+    tool_max_sensitivity: int = Field(default=1, ge=0, le=3)
+
     #: passages with risk markers: pass them, mark them, or mark them and keep them from models
     risk_policy: Literal["allow", "mark", "withhold"] = "mark"
 

@@ -38,6 +38,15 @@ def milvus(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[MilvusServer]"
 
 
 @pytest.fixture(scope="session")
+def guarded_milvus(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[MilvusServer]":
+    """A real Milvus server of this test process that asks who is there."""
+    from tests.harness.milvus_server import milvus_server
+
+    with milvus_server(tmp_path_factory.mktemp("guarded"), authorization=True) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
 def redis(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[RedisServer]":
     """A real Redis of this test process."""
     from tests.harness.redis_server import redis_server
@@ -102,11 +111,20 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 @pytest.hookimpl(tryfirst=True)  # before pytest looks at marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks what takes long, so that ``make test`` stays under a quarter of an hour on two cores."""
+    """Marks what takes long, so that ``make test`` stays under a quarter of an hour on two cores.
+
+    Of a contract suite the production part is asked each thing once; what else it is asked with, the others
+    are, and it is in the soak.
+    """
+    asked = set()
     for item in items:
         module = item.path.stem
         on_servers = "servers" in item.name.partition("[")[2].rstrip("]").split("-")
         on_lite = "real" in item.name.partition("[")[2].rstrip("]").split("-")
         again = on_lite and not item.name.startswith(_ONCE_ON_LITE.get(module, "test_"))
+        if on_lite and item.path.parent.name == "contract":
+            question = (module, item.name.partition("[")[0])
+            again = question in asked
+            asked.add(question)
         if again or module in _SOAK or (module in _SOAK_ON_SERVERS and on_servers):
             item.add_marker(pytest.mark.soak)

@@ -58,6 +58,10 @@ class Principal:
         """The subjects of whom none may be revoked: a key dies with the person who made it."""
         return frozenset({self.subject, self.owner or self.subject})
 
+    def expired(self, now: float, leeway_s: float) -> bool:
+        """Whether its verifier wouldn't take its token at ``now`` any more; an API key has no leeway."""
+        return now >= self.expires_at + (leeway_s if self.key_id is None else 0)
+
     def require(self, scope: str) -> None:
         """Raises ScopeMissing unless the token carries ``scope``."""
         if scope not in self.scopes:

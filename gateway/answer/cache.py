@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Collection
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import Protocol
 
 
@@ -38,7 +38,8 @@ class AnswerKey:
     @property
     def digest(self) -> str:
         """SHA-256 of all parts, in hexadecimal; equal for equal keys only."""
-        canonical = json.dumps(astuple(self), separators=(",", ":")).encode()
+        parts = [getattr(self, name) for name in self.__slots__]
+        canonical = json.dumps(parts, separators=(",", ":")).encode()
         return hashlib.sha256(canonical).hexdigest()
 
 

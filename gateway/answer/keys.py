@@ -1,5 +1,6 @@
 """The key of one question: what its answer depends on, collected from wherever it stands."""
 
+import functools
 import hashlib
 import json
 from dataclasses import asdict, dataclass
@@ -49,6 +50,7 @@ class AnswerKeys:
         )
 
 
+@functools.lru_cache(maxsize=256)
 def _version(config: RetrievalConfig) -> str:
     """With its numbers: who edits a calibration file may forget to call it another version."""
     return f"{config.version}/{_hash(json.dumps(asdict(config)))[:16]}"

@@ -118,7 +118,7 @@ class Making:
         result = await self._search.run(context, trace, question.text)
         documents = leader.documents = result.refs
         leader.scope = await self._permissions.verify(context, documents)
-        result = self._usable(result, trace, self._calls.of(context.release).max_sensitivity)
+        result = result.readable(trace, self._risk, self._calls.of(context.release).max_sensitivity)
         result = await self._search.rerank(context, trace, result)
         named = replace(result, candidates=naming_it(question, result.candidates))
         evidence = named.evidence(self._limits.passages)
@@ -138,13 +138,6 @@ class Making:
     def output_tokens(self, question: Question) -> int:
         """The most its answer may have."""
         return min(question.max_output_tokens or self._limits.output_tokens, self._limits.output_tokens)
-
-    def _usable(self, result: SearchResult, trace: Trace, max_sensitivity: int) -> SearchResult:
-        """The passages that the answering endpoint is cleared for and that no risk keeps back."""
-        safe = [c for c in result.candidates if not self._risk.withholds(c.chunk.risk)]
-        trace.note(withheld=len(result.candidates) - len(safe))
-        cleared = tuple(c for c in safe if c.chunk.sensitivity <= max_sensitivity)
-        return replace(result, candidates=cleared)
 
     async def _completed(
         self, leader: Session, trace: Trace, context: RequestContext, question: Question, found: Found

@@ -51,11 +51,17 @@ def build_prompt(
 ) -> Prompt:
     """``fence`` is a random word that quoted text can't know; given only by tests."""
     fence = fence or secrets.token_hex(8)
-    passages = "\n\n".join(_passage(item, fence) for item in evidence)
     system = _INSTRUCTIONS.format(fence=fence, marker=NO_SUPPORT_MARKER, language=language)
-    user = f"<<EVIDENCE {fence}>>\n{passages}\n<<END {fence}>>\n\nQuestion: {question}"
+    user = f"{quoted(evidence, fence)}\n\nQuestion: {question}"
     messages = (Message("system", system), Message("user", user))
     return Prompt(question, tuple(evidence), messages, max_output_tokens, language)
+
+
+def quoted(evidence: Sequence[Evidence], fence: str | None = None) -> str:
+    """The passages between two lines that quoted text can't forge: the word in them is new each time."""
+    fence = fence or secrets.token_hex(8)
+    passages = "\n\n".join(_passage(item, fence) for item in evidence)
+    return f"<<EVIDENCE {fence}>>\n{passages}\n<<END {fence}>>"
 
 
 def _passage(item: Evidence, fence: str) -> str:

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from gateway.access.authorizer import DocumentRef, DropReason, Recheck
@@ -23,6 +23,7 @@ from gateway.retrieval.lexicon import Lexicon, TermStatistics
 from gateway.retrieval.modes import Mode
 from gateway.retrieval.query import ScopedQuery
 from gateway.retrieval.retriever import Found, Retriever, belongs
+from gateway.retrieval.risk import RiskPolicy
 from gateway.retrieval.store import ChunkReader
 from gateway.retrieval.terms import terms_of
 
@@ -84,6 +85,13 @@ class SearchResult:
             for n, c in enumerate(list(distinct.values())[:passages], start=1)
         )
 
+    def readable(self, trace: Trace, risk: RiskPolicy, max_sensitivity: int) -> "SearchResult":
+        """What a model may read: it is cleared for it, and no risk keeps it back."""
+        safe = [c for c in self.candidates if not risk.withholds(c.chunk.risk)]
+        trace.note(withheld=len(self.candidates) - len(safe))
+        cleared = tuple(c for c in safe if c.chunk.sensitivity <= max_sensitivity)
+        return replace(self, candidates=cleared, hints=_shown(self.hints, cleared))
+
     def signals(self, evidence: Sequence[Evidence]) -> GateSignals:
         """What the gate looks at, over the passages that may leave as evidence."""
         used = {item.chunk.chunk_id for item in evidence}
@@ -104,6 +112,11 @@ class SearchResult:
 
 def passage_terms(chunk: Chunk) -> frozenset[str]:
     return frozenset(terms_of(embedded_text(chunk.title, chunk.section, chunk.content)))
+
+
+def _shown(hints: Iterable[Hint], candidates: Iterable[Candidate]) -> tuple[Hint, ...]:
+    """Those that one of these passages has."""
+    return shown(hints, (passage_terms(c.chunk) for c in candidates if c.hinted))
 
 
 class PermittedSearch:
@@ -173,7 +186,7 @@ class PermittedSearch:
                         query, question, vector, stage, mode=mode, hint_terms=hint_terms, deeper=_DEEPER
                     )
             kept, dropped = await self._permitted(context, trace, found)
-        hints = shown(hints, (passage_terms(c.chunk) for c in kept if c.hinted))
+        hints = _shown(hints, kept)
         for reason, count in dropped.items():
             for _ in range(count):
                 trace.hooks.recheck_drop(reason)

@@ -7,27 +7,33 @@ from typing import Protocol
 from gateway.access.apikey import ApiKeyIssuer
 from gateway.access.authorizer import AccessCatalog, Authorizer, CatalogRecheck, PrincipalSource, Recheck
 from gateway.access.principal import IdentityVerifier
-from gateway.admission.breaker import Breaker
 from gateway.admission.bulkhead import Bulkhead
 from gateway.admission.quota import Quota
 from gateway.admission.rate import RequestRate
 from gateway.admission.share import TenantShares
 from gateway.answer.cache import AnswerStore
-from gateway.answer.calling import ModelCalls
 from gateway.answer.conversation import Conversations
-from gateway.answer.endpoints import Endpoint, Endpoints
 from gateway.answer.explaining import Explainer, ReleaseContents
 from gateway.answer.flights import Flights
 from gateway.answer.keepable import Unkept
+from gateway.answer.lookup import KnowledgeLookup
+from gateway.answer.lookup_tool import LookupTool
 from gateway.answer.making import AnswerLimits, Making
 from gateway.answer.model import AnswerModel
-from gateway.answer.moderation import ModerationMode, Moderator, OutputPolicy
-from gateway.answer.neighbours import NeighbourLimits, Neighbours
+from gateway.answer.moderation import Moderator
+from gateway.answer.neighbours import Neighbours
 from gateway.answer.orchestrator import Orchestrator
 from gateway.answer.permissions import Permissions
-from gateway.answer.reranking import Reranking
 from gateway.answer.search import PermittedSearch, SearchCaps
 from gateway.bootstrap.answers import answer_cache, answer_keys
+from gateway.bootstrap.stages import (
+    embedders,
+    fusion,
+    model_calls,
+    neighbour_limits,
+    rerank_places,
+    reranking,
+)
 from gateway.bootstrap.works import reclaim_schedule, works_of
 from gateway.ingest.building import DocumentParser
 from gateway.ingest.governance import MoveStore
@@ -41,11 +47,11 @@ from gateway.observe.metrics import Metrics
 from gateway.observe.recorder import TraceRecorder
 from gateway.release.catalog import ReleaseCatalog
 from gateway.release.model import RetrievalConfig
-from gateway.retrieval.embedding import Embedder, Embedders
+from gateway.retrieval.embedding import Embedder
 from gateway.retrieval.lexicon import Lexicon
 from gateway.retrieval.modes import DenseReader, Mode
 from gateway.retrieval.rerank import Reranker
-from gateway.retrieval.retriever import FusionSettings, Retriever
+from gateway.retrieval.retriever import Retriever
 from gateway.retrieval.risk import RiskPolicy
 from gateway.retrieval.store import ChunkReader, ChunkWriter
 from gateway.settings import Settings
@@ -144,7 +150,7 @@ def compose(
     offline = _offline(settings)
     worker = compose_worker(settings, parts, worker_name, offline)
     embedding = Bulkhead("embedding", settings.embedding_concurrency, settings.embedding_wait_ms)
-    rerank = Bulkhead("rerank", _rerank_places(settings, parts), settings.rerank_wait_ms)
+    rerank = Bulkhead("rerank", rerank_places(settings, parts), settings.rerank_wait_ms)
     retrieval = Bulkhead("retrieval", settings.retrieval_concurrency, settings.retrieval_wait_ms)
     generation = Bulkhead("generation", settings.generation_concurrency, settings.generation_wait_ms)
     sessions = Bulkhead("sessions", settings.sse_sessions, 0)
@@ -174,9 +180,9 @@ def compose(
     )
     search = PermittedSearch(
         Retriever(
-            _embedders(parts),
+            embedders(parts),
             parts.vectors,
-            _fusion(settings),
+            fusion(settings),
             vectorstore=parts.vectorstore,
             embedded=settings.milvus_uri is None,
         ),
@@ -191,7 +197,7 @@ def compose(
             catalog_ms=settings.catalog_cap_ms,
             enough=settings.evidence_passages,
         ),
-        reranking=_reranking(settings, parts, rerank),
+        reranking=reranking(settings, parts, rerank),
         mode=Mode(settings.retrieval_mode),
     )
     conversations = Conversations(
@@ -205,9 +211,9 @@ def compose(
     making = Making(
         search=search,
         neighbours=Neighbours(
-            parts.vectors, recheck, retrieval, _neighbours(settings), RiskPolicy(settings.risk_policy)
+            parts.vectors, recheck, retrieval, neighbour_limits(settings), RiskPolicy(settings.risk_policy)
         ),
-        calls=_calls(settings, parts),
+        calls=model_calls(settings, parts),
         generation=generation,
         permissions=permissions,
         risk=RiskPolicy(settings.risk_policy),
@@ -232,6 +238,14 @@ def compose(
     traces = TraceRecorder(
         parts.catalog, size=_TRACES if settings.trace_days else 0, on_drop=metrics.traces_dropped
     )
+    lookup = KnowledgeLookup(
+        orchestrator,
+        search,
+        traces,
+        risk=RiskPolicy(settings.risk_policy),
+        passages=settings.evidence_passages,
+        top_k=settings.top_k,
+    )
     explainer = Explainer(
         authorizer=authorizer,
         recheck=recheck,
@@ -249,6 +263,13 @@ def compose(
         authorizer=authorizer,
         orchestrator=orchestrator,
         search=search,
+        lookup=lookup,
+        lookup_tool=LookupTool(
+            lookup,
+            query_max_chars=settings.question_max_chars,
+            max_sensitivity=settings.tool_max_sensitivity,
+            token_leeway_s=settings.token_leeway_s,
+        ),
         explainer=explainer,
         traces=traces,
         catalog=parts.catalog,
@@ -303,72 +324,5 @@ def _orders_unknown(code: str) -> None:
     get_logger("orders").warning("orders.unknown", code=code)
 
 
-def _embedders(parts: Parts) -> Embedders:
-    if parts.previous_embedder is None:
-        return Embedders(parts.embedder)
-    return Embedders(parts.embedder, parts.previous_embedder)
-
-
-def _reranking(settings: Settings, parts: Parts, bulkhead: Bulkhead) -> Reranking | None:
-    if parts.reranker is None:
-        return None
-    return Reranking(
-        parts.reranker,
-        bulkhead,
-        None if parts.reranker.in_process else _breaker(settings),
-        cap_ms=settings.rerank_cap_ms,
-        risk=RiskPolicy(settings.risk_policy),
-    )
-
-
-def _rerank_places(settings: Settings, parts: Parts) -> int:
-    in_process = parts.reranker is not None and parts.reranker.in_process
-    return 1 if in_process else settings.rerank_concurrency
-
-
-def _calls(settings: Settings, parts: Parts) -> ModelCalls:
-    adapter, *others = settings.model_adapters
-    second = None if parts.second_model is None else _endpoint(settings, parts.second_model, *others)
-    policy = None
-    if settings.moderation != "off" and parts.moderator is not None:
-        mode = ModerationMode(settings.moderation)
-        policy = OutputPolicy(mode, parts.moderator, settings.moderation_cap_ms)
-    return ModelCalls(
-        Endpoints(_endpoint(settings, parts.model, adapter), second),
-        parts.quota,
-        call_tokens=settings.model_context_tokens,
-        retries=settings.model_retries,
-        first_token_cap_ms=settings.first_token_cap_ms,
-        policy=policy,
-    )
-
-
-def _endpoint(settings: Settings, model: AnswerModel, adapter: str = "") -> Endpoint:
-    return Endpoint(model, _breaker(settings), adapter)
-
-
-def _breaker(settings: Settings) -> Breaker:
-    return Breaker(settings.breaker_failures, settings.breaker_open_s)
-
-
 def _offline(settings: Settings) -> Bulkhead:
     return Bulkhead("offline_embedding", settings.offline_embedding_concurrency, _OFFLINE_WAIT_MS)
-
-
-def _neighbours(settings: Settings) -> NeighbourLimits:
-    return NeighbourLimits(
-        reach=settings.evidence_neighbours,
-        hits=settings.evidence_neighbours_of,
-        retrieval_ms=settings.retrieval_cap_ms,
-        catalog_ms=settings.catalog_cap_ms,
-    )
-
-
-def _fusion(settings: Settings) -> FusionSettings:
-    return FusionSettings(
-        depth=settings.candidates,
-        k=settings.rrf_k,
-        dense_weight=settings.rrf_dense_weight,
-        lexical_weight=settings.rrf_lexical_weight,
-        hint_weight=settings.rrf_hint_weight,
-    )

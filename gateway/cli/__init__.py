@@ -2,10 +2,9 @@
 
 import os
 import sys
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import typer
-from pydantic import ValidationError
 
 from gateway.cli import (
     apikeys,
@@ -25,6 +24,9 @@ from gateway.cli import (
 )
 from gateway.client import ApiError
 from gateway.errors import ConfigurationError, GatewayError
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 FAILED = 1
 WRONG_USAGE = 2
@@ -71,13 +73,20 @@ def main() -> NoReturn:
     os._exit(code)
 
 
+def _wrong_settings() -> "tuple[type[ValidationError]]":
+    """Loaded only once something has failed: most commands have no settings, and it takes long."""
+    from pydantic import ValidationError
+
+    return (ValidationError,)
+
+
 def run() -> int:
     """The exit code; every failure is one line on stderr."""
     try:
         app()
     except SystemExit as end:
         return _number(end.code)
-    except ValidationError as error:
+    except _wrong_settings() as error:
         for problem in error.errors():
             name = "_".join(str(part) for part in problem["loc"]).upper()
             print(f"GATEWAY_{name}: {problem['msg']}", file=sys.stderr)

@@ -5,13 +5,14 @@ import json
 import os
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gateway.cli.options import AsJson, DataDir, exiting, notes, out, settings_with
-from gateway.observe.logging import configure_logging
-from gateway.settings import Settings
+
+if TYPE_CHECKING:
+    from gateway.settings import Settings
 
 # The parts take seconds to import: only a command that uses them does so.
 
@@ -92,7 +93,7 @@ def restore(
 
 
 def _restore(
-    settings: Settings, source: str, backup_id: str | None, without_journal: bool, as_json: bool
+    settings: "Settings", source: str, backup_id: str | None, without_journal: bool, as_json: bool
 ) -> None:
     from gateway.bootstrap.keeping import restore as bring_back
 
@@ -115,14 +116,16 @@ def _restore(
     )
 
 
-def _confirm(settings: Settings) -> None:
+def _confirm(settings: "Settings") -> None:
     from gateway.bootstrap.keeping import confirm as open_up
 
     opened = asyncio.run(open_up(settings))
     out.print("Confirmed: questions are answered again." if opened else "There was nothing to confirm.")
 
 
-def _chosen(data_dir: Path | None) -> Settings:
+def _chosen(data_dir: Path | None) -> "Settings":
+    from gateway.observe.logging import configure_logging
+
     os.umask(_PRIVATE)
     chosen = settings_with(data_dir)
     configure_logging("error")

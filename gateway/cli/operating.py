@@ -3,27 +3,21 @@
 import asyncio
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from pydantic import Field, SecretStr
 from rich.markup import escape
 from rich.table import Table
 
 from gateway.cli.options import AsJson, DataDir, exiting, out, settings_with
-from gateway.observe.logging import configure_logging
-from gateway.settings import Settings
+
+if TYPE_CHECKING:
+    from gateway.cli.owner import OwnerSettings
 
 # The parts take seconds to import: only a command that looks at them does so.
 
 _PASSWORD = "GATEWAY_MILVUS_ACCOUNT_PASSWORD"  # noqa: S105 - the variable's name
 _STYLES = {"ok": "green", "warning": "yellow", "failed": "red"}
-
-
-class _OwnerSettings(Settings):
-    """What only ``migrate`` is told; the bounds of a password are Milvus' own."""
-
-    milvus_account_password: SecretStr | None = Field(default=None, min_length=6, max_length=72)
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -43,6 +37,8 @@ def migrate(
     data_dir: DataDir = None,
 ) -> int:
     """Bring schema, collection and grants to what this version needs, with the owner's accounts."""
+    from gateway.observe.logging import configure_logging
+
     chosen = _owner_settings(data_dir)
     account = None if milvus_account is None else (milvus_account, _account_password(chosen))
     configure_logging(chosen.log_level)
@@ -76,10 +72,11 @@ def doctor(
     """
     if repair and not compare:
         raise typer.BadParameter("--repair goes with --compare")
+    from gateway.bootstrap.doctor import Verdict, examine
+    from gateway.observe.logging import configure_logging
+
     chosen = settings_with(data_dir)
     configure_logging("error")
-
-    from gateway.bootstrap.doctor import Verdict, examine
 
     findings = asyncio.run(examine(chosen))
     if compare:
@@ -100,11 +97,13 @@ def doctor(
     return int(any(one.verdict is Verdict.FAILED for one in findings))
 
 
-def _owner_settings(data_dir: Path | None) -> _OwnerSettings:
-    return _OwnerSettings() if data_dir is None else _OwnerSettings(data_dir=data_dir)
+def _owner_settings(data_dir: Path | None) -> "OwnerSettings":
+    from gateway.cli.owner import OwnerSettings
+
+    return OwnerSettings() if data_dir is None else OwnerSettings(data_dir=data_dir)
 
 
-def _account_password(settings: _OwnerSettings) -> str:
+def _account_password(settings: "OwnerSettings") -> str:
     if settings.milvus_account_password is None:
         raise typer.BadParameter(f"set {_PASSWORD} to the account's password")
     return settings.milvus_account_password.get_secret_value()

@@ -3,14 +3,16 @@
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, ParamSpec
+from typing import TYPE_CHECKING, Annotated, ParamSpec
 
 import httpx2
 import typer
 from rich.console import Console
 
 from gateway.client import GatewayClient
-from gateway.settings import Settings
+
+if TYPE_CHECKING:  # only a command that serves or operates has settings, and they take long to load
+    from gateway.settings import Settings
 
 P = ParamSpec("P")
 
@@ -32,8 +34,12 @@ notes = Console(stderr=True, highlight=False, emoji=False, soft_wrap=True)
 out = Console(highlight=False, emoji=False, soft_wrap=True)
 
 
-def settings_with(data_dir: Path | None = None, host: str | None = None, port: int | None = None) -> Settings:
+def settings_with(
+    data_dir: Path | None = None, host: str | None = None, port: int | None = None
+) -> "Settings":
     """Settings of the environment, with what the command line says on top."""
+    from gateway.settings import Settings
+
     given = {"data_dir": data_dir, "host": host, "port": port}
     return Settings(**{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]  # pydantic checks each one
 

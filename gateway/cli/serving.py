@@ -10,7 +10,6 @@ from gateway.access.principal import SCOPES
 from gateway.cli.duration import seconds
 from gateway.cli.options import DataDir, Host, Port, ReadyFile, exiting, notes, out, settings_with
 from gateway.processes.readyfile import write_ready_file
-from gateway.settings import Settings
 
 # The server and its parts take seconds to import: only the commands that need them do so.
 
@@ -79,7 +78,7 @@ def web_process(
     """One of several that serve; started by their supervisor."""
     from gateway.processes.web import run_web_process
 
-    run_web_process(Settings(), listener_fd, line_fd)
+    run_web_process(settings_with(), listener_fd, line_fd)
     return 0
 
 
@@ -87,7 +86,7 @@ def worker(ready_file: ReadyFile = None) -> int:
     """Import documents, and nothing else; needs PostgreSQL and a Milvus server."""
     from gateway.processes.worker import refuse_embedded, run_worker
 
-    chosen = Settings()
+    chosen = settings_with()
     refuse_embedded(chosen)
 
     from gateway.bootstrap.opening import open_worker
@@ -131,6 +130,6 @@ def token(
 
 def settings() -> int:
     """Print the settings in force, secrets masked."""
-    for name, value in sorted(Settings().model_dump(mode="json").items()):
+    for name, value in sorted(settings_with().model_dump(mode="json").items()):
         out.print(f"GATEWAY_{name.upper()}={'' if value is None else value}", markup=False)
     return 0

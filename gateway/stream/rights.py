@@ -125,9 +125,8 @@ class Rights:
         self._clock = clock
 
     def expired(self, principal: Principal) -> Loss | None:
-        """The end of his token, once its verifier wouldn't take it any more; an API key has no leeway."""
-        leeway_s = self._leeway_s if principal.key_id is None else 0
-        if self._clock() < principal.expires_at + leeway_s:
+        """The end of his token, once its verifier wouldn't take it any more."""
+        if not principal.expired(self._clock(), self._leeway_s):
             return None
         return Loss(Revoked(_TOKEN_EXPIRED, principal.expires_at), TokenExpired())
 

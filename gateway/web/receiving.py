@@ -1,7 +1,6 @@
 """What comes from the client: bearer token, bodies, and the moment it goes away."""
 
 from collections.abc import Callable, Collection, Mapping
-from typing import TypeVar
 
 import anyio
 import orjson
@@ -9,18 +8,15 @@ from python_multipart.multipart import parse_options_header
 from starlette.datastructures import Headers
 from starlette.types import Message, Receive
 
+from gateway.answer.fields import check_fields
 from gateway.errors import (
     BodyTooLarge,
     GatewayError,
-    InvalidField,
     MalformedBody,
     TokenInvalid,
     TokenMissing,
-    UnknownField,
     UnsupportedContentType,
 )
-
-_T = TypeVar("_T")
 
 
 def bearer_token(headers: Headers) -> str:
@@ -49,24 +45,6 @@ def json_object(body: bytes, allowed: Collection[str]) -> Mapping[str, object]:
         raise MalformedBody("the body must be a JSON object")
     check_fields(parsed, allowed)
     return parsed
-
-
-def check_fields(given: Collection[str], allowed: Collection[str]) -> None:
-    """Raises UnknownField for the first name that doesn't exist here."""
-    unknown = next((name for name in given if name not in allowed), None)
-    if unknown is not None:
-        printable = "".join(c for c in unknown[:60] if c.isprintable())
-        raise UnknownField(f"{printable!r} is not a field of this request")
-
-
-def field(body: Mapping[str, object], name: str, kind: type[_T]) -> _T | None:
-    """An optional field of one JSON type; null counts as absent. Raises InvalidField."""
-    value = body.get(name)
-    if value is None:
-        return None
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise InvalidField(f"{name} has the wrong type")
-    return value
 
 
 class ClientWatch:

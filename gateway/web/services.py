@@ -12,6 +12,8 @@ from gateway.admission.rate import RequestRate
 from gateway.admission.share import TenantShares
 from gateway.answer.conversation import TurnStore
 from gateway.answer.explaining import Explainer
+from gateway.answer.lookup import KnowledgeLookup
+from gateway.answer.lookup_tool import LookupTool
 from gateway.answer.orchestrator import Orchestrator
 from gateway.answer.search import PermittedSearch
 from gateway.ingest.catalog import ReleaseStore, TaskStore, VersionStore
@@ -56,6 +58,8 @@ class Services:
     authorizer: Authorizer
     orchestrator: Orchestrator
     search: PermittedSearch
+    lookup: KnowledgeLookup
+    lookup_tool: LookupTool
     explainer: Explainer
     traces: TraceRecorder
     catalog: KnowledgeCatalog

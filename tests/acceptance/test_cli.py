@@ -312,6 +312,7 @@ async def test_a_command_without_a_token_says_how_to_give_one() -> None:
     assert "GATEWAY_TOKEN" in wrong.err
 
 
+@pytest.mark.soak
 async def test_a_folder_with_one_broken_file_activates_nothing(
     gateway: GatewayProcess, tmp_path: Path
 ) -> None:

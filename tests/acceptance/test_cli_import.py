@@ -83,6 +83,7 @@ async def test_a_second_run_sends_only_what_has_changed(gateway: GatewayProcess,
     assert await listed(gateway, "twice") == {"a.md": 1, "b.md": 2, "deep/c.md": 1}
 
 
+@pytest.mark.soak
 async def test_a_dry_run_says_everything_and_sends_nothing(gateway: GatewayProcess, folder: Path) -> None:
     """New, changed, unchanged, passed over, impossible and to be deleted, each file on a line of its own."""
     await imported(gateway, folder, "dry")
@@ -106,6 +107,7 @@ async def test_a_dry_run_says_everything_and_sends_nothing(gateway: GatewayProce
     assert await listed(gateway, "dry") == {"a.md": 1, "b.md": 1, "deep/c.md": 1}
 
 
+@pytest.mark.soak
 async def test_pruning_deletes_what_the_folder_no_longer_has(gateway: GatewayProcess, folder: Path) -> None:
     """Never without being asked twice: exit 2 and nothing done when nobody can be asked."""
     await imported(gateway, folder, "pruned", "--activate")

@@ -10,9 +10,13 @@ from dataclasses import dataclass
 import pytest
 import pytest_asyncio
 
+from gateway.access.classes import Acl
+from gateway.errors import PrincipalRevoked
+from gateway.ingest.governance import AclChange
 from gateway.stream.revocation import RevocationKind
 from tests.harness.grounds import Worlds
-from tests.harness.serving import serving_world
+from tests.harness.serving import followed, serving_world
+from tests.harness.tool_caller import tool_caller
 from tests.harness.wire import request
 from tests.harness.world import World
 
@@ -115,3 +119,21 @@ async def test_a_build_is_cancelled_by_whoever_may_release(server: Server, scope
     token = server.world.token(subject="bob", scopes=(scope,))
     head, _ = await request(server.port, "DELETE", f"/v1/tasks/{task.task_id}", token=token)
     assert head.status == status
+
+
+async def test_a_tool_is_called_with_the_rights_of_that_moment(worlds: Worlds) -> None:
+    """Narrowed, revoked, and at last himself: each is true for the next call, with the same principal."""
+    async with worlds.world() as world, followed(world):
+        names = ("first", "second", "third")
+        await world.learn({f"{n}.md": f"# {n.title()}\n\nThe {n} upload limit is 42.\n" for n in names})
+        ann, query = await tool_caller(world), "What is the upload limit?"
+        assert sorted(await ann.titles(query)) == ["First", "Second", "Third"]
+        ids = {d.source: d.document_id for d in await world.catalog.documents("acme", "handbook")}
+        acl = Acl.parse(["user:eve"], ())
+        await world.catalog.set_acl(AclChange("acme", ids["first.md"], acl, "eve", 600))
+        assert sorted(await ann.titles(query)) == ["Second", "Third"]
+        await world.catalog.revoke("acme", RevocationKind.DOCUMENT, ids["second.md"], "wrong", "eve")
+        assert await ann.titles(query) == ["Third"]
+        await world.catalog.revoke("acme", RevocationKind.USER, "ann", "left", "eve")
+        with pytest.raises(PrincipalRevoked):
+            await ann.look_up(query)

@@ -187,6 +187,7 @@ async def test_a_lost_chunk_file_and_original_leave_a_clear_word(here: Installat
     assert await here.dump() == before
 
 
+@pytest.mark.soak
 @pytest.mark.asyncio(loop_scope="module")
 async def test_a_late_journal_is_told(here: Installation) -> None:
     """An act that waits for more than a minute."""
@@ -203,6 +204,7 @@ async def test_the_comparison_needs_the_embedded_parts_for_itself(here: Installa
     assert "stop it" in finding.advice
 
 
+@pytest.mark.soak
 async def test_the_command_shows_the_comparison_beside_everything_else(tmp_path: Path) -> None:
     """An empty folder agrees with itself; a repair without a comparison is refused."""
     ended = await run_command("doctor", "--compare", "--json", "--data-dir", str(tmp_path / "data"))

@@ -14,7 +14,6 @@ from gateway.admission.quota import QuotaLimits
 from gateway.bootstrap.migrating import migrate_parts
 from gateway.errors import ConfigurationError, GatewayError, QuotaUnavailable
 from tests.contract.catalog_world import Clock, World, upload
-from tests.harness.milvus_server import milvus_server
 from tests.harness.process import run_command
 from tests.harness.sides import settings_of
 from tests.integration.production_world import (
@@ -35,19 +34,12 @@ if TYPE_CHECKING:
 ACCOUNT = ("gateway", PASSWORDS["milvus"])
 
 
-@pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[MilvusServer]":
-    """A Milvus that asks who is there."""
-    with milvus_server(tmp_path_factory.mktemp("guarded"), authorization=True) as server:
-        yield server
-
-
 @pytest.fixture
 def installed(
-    postgres: "PostgresServer", guarded: "MilvusServer", redis: "RedisServer", s3: "S3Server"
+    postgres: "PostgresServer", guarded_milvus: "MilvusServer", redis: "RedisServer", s3: "S3Server"
 ) -> Iterator[Installation]:
     """Accounts and an empty database of this test."""
-    with installation(postgres, guarded, redis, s3) as found:
+    with installation(postgres, guarded_milvus, redis, s3) as found:
         yield found
 
 
@@ -184,6 +176,7 @@ async def test_accounts_that_can_not_be_let_in_are_refused(installed: Installati
     assert code == "account_too_powerful"
 
 
+@pytest.mark.soak
 async def test_only_a_new_installation_opens_its_redis(installed: Installation) -> None:
     """With a release active, answers may be running: another Redis stays closed until they are over."""
     await migrated(installed.owner)

@@ -1,7 +1,5 @@
 """Accounts of a Milvus server with authorization: what each may do, and what a runtime account needs."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from gateway.adapters.milvus.client import Endpoint
@@ -9,30 +7,23 @@ from gateway.adapters.milvus.layout import server_layout
 from gateway.adapters.milvus.store import MilvusStore
 from gateway.errors import VectorStoreUnavailable
 from tests.contract.vector_world import SPACE, fill, query, row, seen, soon
-from tests.harness.milvus_server import MilvusServer, milvus_server
+from tests.harness.milvus_server import MilvusServer
 
 _ROOT = "root:Milvus"
-
-
-@pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MilvusServer]:
-    """A server that asks who is there."""
-    with milvus_server(tmp_path_factory.mktemp("guarded"), authorization=True) as server:
-        yield server
 
 
 def _store(server: MilvusServer, token: str, *, may_create: bool = True) -> MilvusStore:
     return MilvusStore(lambda: Endpoint(server.uri, token), server_layout, may_create=may_create)
 
 
-async def test_a_runtime_account_reads_and_writes_and_has_no_more(guarded: MilvusServer) -> None:
+async def test_a_runtime_account_reads_and_writes_and_has_no_more(guarded_milvus: MilvusServer) -> None:
     """What ``migrate`` grants is enough for an import and a question, and is reported as fit."""
-    root = _store(guarded, _ROOT)
-    runtime = _store(guarded, "gateway:a-password", may_create=False)
+    root = _store(guarded_milvus, _ROOT)
+    runtime = _store(guarded_milvus, "clerk:a-password", may_create=False)
     try:
         await root.prepare(SPACE)
         for _ in range(2):  # migrate may run again
-            await root.grant_runtime("gateway", "a-password")
+            await root.grant_runtime("clerk", "a-password")
         assert await runtime.privileges() == []
         assert await runtime.prepare(SPACE) == SPACE.collection
         await fill(runtime, "r1", row())
@@ -45,13 +36,13 @@ async def test_a_runtime_account_reads_and_writes_and_has_no_more(guarded: Milvu
         await root.aclose()
 
 
-async def test_a_runtime_account_can_flush_what_is_large(guarded: MilvusServer) -> None:
+async def test_a_runtime_account_can_flush_what_is_large(guarded_milvus: MilvusServer) -> None:
     """A large import needs no more rights than a small one."""
-    root = _store(guarded, _ROOT)
-    runtime = _store(guarded, "gateway:a-password", may_create=False)
+    root = _store(guarded_milvus, _ROOT)
+    runtime = _store(guarded_milvus, "clerk:a-password", may_create=False)
     try:
         await root.prepare(SPACE)
-        await root.grant_runtime("gateway", "a-password")
+        await root.grant_runtime("clerk", "a-password")
         await fill(runtime, "r2", *(row(f"c{i}", kb_revision="r2") for i in range(2_100)))
         assert await runtime.count(SPACE, "r2") == 2_100
     finally:
@@ -59,9 +50,9 @@ async def test_a_runtime_account_can_flush_what_is_large(guarded: MilvusServer) 
         await root.aclose()
 
 
-async def test_an_account_that_may_change_the_schema_is_named_unfit(guarded: MilvusServer) -> None:
+async def test_an_account_that_may_change_the_schema_is_named_unfit(guarded_milvus: MilvusServer) -> None:
     """Each excess by name; nothing is changed by asking."""
-    root = _store(guarded, _ROOT)
+    root = _store(guarded_milvus, _ROOT)
     try:
         await root.prepare(SPACE)
         excess = await root.privileges()
@@ -82,9 +73,9 @@ async def test_a_server_without_authorization_is_reported_as_such(milvus: Milvus
 
 
 @pytest.mark.parametrize("token", ["", "root:wrong", "nobody:nothing"])
-async def test_a_wrong_password_is_an_unavailable_store(guarded: MilvusServer, token: str) -> None:
+async def test_a_wrong_password_is_an_unavailable_store(guarded_milvus: MilvusServer, token: str) -> None:
     """Nothing is said about whether the name exists."""
-    store = _store(guarded, token)
+    store = _store(guarded_milvus, token)
     try:
         with pytest.raises(VectorStoreUnavailable):
             await store.ping(soon())

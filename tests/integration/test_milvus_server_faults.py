@@ -70,6 +70,7 @@ async def _fill(store: MilvusStore, space: EmbeddingSpace) -> None:
     await store.seal(space, "r1")
 
 
+@pytest.mark.soak
 async def test_the_server_says_which_version_it_is(store: MilvusStore) -> None:
     """And the layout follows from it."""
     assert (await store.server_version()).startswith("v2.3.5")

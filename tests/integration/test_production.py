@@ -15,7 +15,6 @@ import pytest_asyncio
 from gateway.adapters.sql.postgres_admin import grant_runtime
 from gateway.bootstrap.opening import open_services
 from gateway.errors import ConfigurationError
-from tests.harness.milvus_server import milvus_server
 from tests.harness.process import GatewayProcess, eventually, gone, run_command
 from tests.harness.sides import settings_of
 from tests.harness.wire import ask, request
@@ -33,6 +32,7 @@ from tests.integration.production_world import (
 )
 
 if TYPE_CHECKING:
+    from tests.harness.milvus_server import MilvusServer
     from tests.harness.postgres import PostgresServer
     from tests.harness.redis_server import RedisServer
     from tests.harness.s3 import S3Server
@@ -77,13 +77,11 @@ def bare(
     postgres: "PostgresServer",
     redis: "RedisServer",
     s3: "S3Server",
-    tmp_path_factory: pytest.TempPathFactory,
+    guarded_milvus: "MilvusServer",
 ) -> Iterator[Installation]:
     """Servers and accounts; nobody has migrated yet."""
-    folder = tmp_path_factory.mktemp("guarded")
-    with milvus_server(folder, authorization=True) as milvus:
-        with installation(postgres, milvus, redis, s3) as found:
-            yield found
+    with installation(postgres, guarded_milvus, redis, s3) as found:
+        yield found
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -258,6 +258,7 @@ async def test_it_refuses_to_start_with_a_reason(
     assert refusal.out == ""
 
 
+@pytest.mark.soak
 async def test_a_token_is_signed_beside_a_running_server(gateway: GatewayProcess) -> None:
     """The catalog is the server's alone: the command reads the key file, and the server takes its token."""
     signed = await run_command(

@@ -57,6 +57,7 @@ async def worker_process(tmp_path: Path, *given: str) -> AsyncIterator[WorkerPro
         yield WorkerProcess(process, folder, ready_file, errors)
 
 
+@pytest.mark.soak
 async def test_a_stopped_worker_gives_its_task_back(tmp_path: Path) -> None:
     """Exit 0, parts closed, and the task is free for others at once, as if it had never been tried."""
     async with worker_process(tmp_path, "open", "up") as worker:

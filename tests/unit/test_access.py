@@ -391,7 +391,10 @@ async def test_a_caller_may_hold_only_so_many_classes() -> None:
     both = _person("ann", *groups)
     scope = await authorizer.authorize(both, "handbook")
     assert len(scope.permitted_classes) == MAX_PERMITTED_CLASSES
-    await _import(catalog, "handbook", *acls, Acl.parse(["group:hr", "user:one-more"]))
+    one_more = NewDocument("more", "more", "text/plain", "key", "hash", 1, Acl.parse(["group:hr", "user:x"]))
+    await catalog.accept_import(
+        ImportRequest("acme", "handbook", "importer", (one_more,), False, False, 3600.0)
+    )
     with pytest.raises(AuthorizerUnavailable, match=str(MAX_PERMITTED_CLASSES)):
         await authorizer.authorize(both, "handbook")
     assert (await authorizer.authorize(_person("bob", "sales"), "handbook")).permitted_classes

@@ -63,7 +63,7 @@ _OUTSIDE = {
         "question_max_chars body_max_bytes upload_max_bytes document_max_bytes session_buffer_bytes"
         " head_max_bytes heartbeat_s send_timeout_s revoked_send_ms coalesce_ms coalesce_bytes drain_s"
     ),
-    "searches without an answer": "top_k",
+    "searches without an answer": "top_k tool_max_sensitivity",
     "reuse itself": (
         "answer_cache_ttl_s answer_cache_refusal_ttl_s answer_cache_bytes answer_cache_cap_ms"
         " answer_cache_key answer_sharing"

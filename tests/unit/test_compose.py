@@ -10,7 +10,7 @@ import pytest
 
 import gateway
 from gateway.bootstrap.fitness import refuse_unfit
-from gateway.cli.operating import _OwnerSettings
+from gateway.cli.owner import OwnerSettings
 from gateway.settings import Settings
 
 PROJECT = Path(gateway.__file__).parent.parent
@@ -37,7 +37,7 @@ def given(name: str) -> dict[str, Any]:
 @pytest.mark.parametrize("name", OURS)
 def test_every_setting_exists(name: str) -> None:
     """A misspelt one would be ignored in silence."""
-    known = _OwnerSettings if name == "migrate" else Settings
+    known = OwnerSettings if name == "migrate" else Settings
     assert set(given(name)) - set(known.model_fields) == set()
     assert all(secret["target"].startswith("gateway_") for secret in SERVICES[name]["secrets"])
 

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
+import anyio
 import numpy as np
 import pytest
+from anyio import from_thread
 from numpy.typing import NDArray
 
 from gateway.adapters.embedded.embedder import SPACE
@@ -171,6 +173,28 @@ async def test_a_question_out_of_time_ends_before_its_next_passage() -> None:
     with pytest.raises(DeadlineExceeded) as late:
         await linear.scores(QUESTION, [candidate(RIGHT), candidate(AWAY)], STATISTICS, deadline)
     assert (late.value.stage, embedder.calls) == ("rerank", 1)
+
+
+class Leaving(HashedEmbedder):
+    """Whoever asked leaves at its first call."""
+
+    def __init__(self, scope: anyio.CancelScope) -> None:
+        self.calls, self._scope = 0, scope
+
+    def vectors(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        self.calls += 1
+        from_thread.run_sync(self._scope.cancel)
+        return super().vectors(texts)
+
+
+async def test_a_question_that_is_cancelled_ends_before_its_next_passage() -> None:
+    """Its place is free for the next one at once."""
+    with anyio.CancelScope() as scope:
+        embedder = Leaving(scope)
+        linear = LinearReranker(embedder, bundled_weights())
+        waited = [candidate(RIGHT), candidate(AWAY)]
+        await linear.scores(QUESTION, waited, STATISTICS, Deadline.after(60_000))
+    assert (scope.cancelled_caught, embedder.calls) == (True, 1)
 
 
 @pytest.mark.parametrize("in_process", [True, False])

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import anyio
 import numpy as np
-from anyio import to_thread
+from anyio import from_thread, to_thread
 from numpy.typing import NDArray
 
 from gateway.adapters.embedded.features import FEATURES, Reading, WordVectors, features
@@ -106,14 +106,12 @@ class LinearReranker:
         statistics: TermStatistics,
         deadline: Deadline,
     ) -> Sequence[float]:
-        """In a thread, one question at a time; a cancel waits for a question that has begun, which ends soon
-        after its deadline.
-        """
+        """In a thread, one question at a time; a cancelled or late one ends before its next passage."""
         if not candidates:
             return ()
         with anyio.move_on_after(deadline.remaining()):
             async with self._turn:
-                goes_on = partial(deadline.budget, "rerank", math.inf)
+                goes_on = partial(_goes_on, deadline)
                 return await to_thread.run_sync(self.scores_now, question, candidates, statistics, goes_on)
         raise DeadlineExceeded("rerank")
 
@@ -141,6 +139,12 @@ class LinearReranker:
             raise RerankerUnavailable("the linear reranker's numbers aren't finite")
         behind = float(scores.min()) - np.arange(1, len(rest) + 1)
         return (*scores.tolist(), *behind.tolist())
+
+
+def _goes_on(deadline: Deadline) -> None:
+    """In the thread: raises when nobody waits for the order any more."""
+    from_thread.check_cancelled()
+    deadline.budget("rerank", math.inf)
 
 
 def _heading(chunk: Chunk) -> str:

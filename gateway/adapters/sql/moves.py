@@ -41,6 +41,7 @@ _LIVE = (TaskState.PENDING.value, TaskState.RUNNING.value)
 _UNDONE = (TaskState.FAILED.value, TaskState.CANCELLED.value)
 #: tasks made in one short transaction
 _OWED = 100
+_moves = task_rows.alias("moves")
 _REVOKED = exists(
     select(revocations.c.seq).where(
         revocations.c.tenant == documents.c.tenant,
@@ -80,10 +81,9 @@ def owed(connection: Connection, now: float) -> int:
     """Queues again the moves that ended without having been done, while the rows still lie wrong. How many
     tasks it made. An import that brings new rows waits for its release instead: nobody has asked for a move.
     """
-    moves = task_rows.alias("moves")
-    of_document = (moves.c.kind == TaskKind.MOVE.value, moves.c.target == documents.c.document_id)
-    undone = exists().where(*of_document, moves.c.state.in_(_UNDONE))
-    at_it = exists().where(*of_document, moves.c.state.in_(_LIVE))
+    of_document = (_moves.c.kind == TaskKind.MOVE.value, _moves.c.target == documents.c.document_id)
+    undone = exists().where(*of_document, _moves.c.state.in_(_UNDONE))
+    at_it = exists().where(*of_document, _moves.c.state.in_(_LIVE))
     wanted = case((_REVOKED, CLASS_OF_NOBODY), else_=documents.c.acl_class)
     rows = connection.execute(
         select(documents.c.kb_id, documents.c.document_id)

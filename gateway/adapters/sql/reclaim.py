@@ -32,20 +32,22 @@ _has_task = exists(
 )
 
 
+_newest = (
+    select(
+        releases.c.release_id,
+        func.row_number()
+        .over(partition_by=releases.c.kb_id, order_by=releases.c.retired_sequence.desc())
+        .label("place"),
+    )
+    .where(releases.c.state == ReleaseState.RETIRED.value, releases.c.retired_sequence.is_not(None))
+    .subquery()
+)
+
+
 def _due(now: float, policy: ReclaimPolicy) -> Any:
     """A condition on ``releases``."""
     until = now - policy.window_s
-    newest = (
-        select(
-            releases.c.release_id,
-            func.row_number()
-            .over(partition_by=releases.c.kb_id, order_by=releases.c.retired_sequence.desc())
-            .label("place"),
-        )
-        .where(releases.c.state == ReleaseState.RETIRED.value, releases.c.retired_sequence.is_not(None))
-        .subquery()
-    )
-    kept = select(newest.c.release_id).where(newest.c.place <= policy.releases)
+    kept = select(_newest.c.release_id).where(_newest.c.place <= policy.releases)
     return or_(
         releases.c.state == ReleaseState.FAILED.value,
         and_(

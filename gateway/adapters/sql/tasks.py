@@ -4,7 +4,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, select, update
 
-from gateway.adapters.sql import askers, releases, turns, versions
+from gateway.adapters.sql import releases, turns, versions
 from gateway.adapters.sql.claims import held
 from gateway.adapters.sql.rows import add, fresh_id, known_kb, to_json
 from gateway.adapters.sql.tables import outbox, task_steps, tasks
@@ -98,13 +98,7 @@ def end_the_hopeless(connection: Connection, now: float, attempts: int, wait_s: 
     """Tasks without a worker that nobody may claim again: cancelled, of somebody revoked, out of time, out of
     attempts, too old.
     """
-    rows = connection.execute(
-        select(tasks, askers.is_gone.label("asker_is_gone"), turns.too_old(now, wait_s).label("too_old"))
-        .where(turns.unowned(now), turns.hopeless(now, attempts, wait_s))
-        .order_by(tasks.c.seq)
-        .with_for_update(skip_locked=True)
-    ).all()
-    for row in rows:
+    for row in turns.hopeless(connection, now, attempts, wait_s):
         if row.cancel_requested:
             ending = CANCELLED
         elif row.asker_is_gone:

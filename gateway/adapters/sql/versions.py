@@ -43,6 +43,7 @@ _UNFINISHED = (
     )
     .order_by(task_documents.c.position)
 )
+_others = task_documents.alias("others")
 _ref = tuple_(document_versions.c.document_id, document_versions.c.version)
 _CLAIMED: Select[Any] = (
     select(
@@ -216,11 +217,10 @@ def fail(connection: Connection, claim: TaskClaim, ref: DocumentRef, reason: str
 
 def abandon(connection: Connection, task_id: str, reason: str, detail: str) -> None:
     """Fails what the task leaves unbuilt, but for versions that another live task will build."""
-    others = task_documents.alias("others")
     wanted = exists().where(
-        others.c.document_id == document_versions.c.document_id,
-        others.c.version == document_versions.c.version,
-        others.c.task_id == tasks.c.task_id,
+        _others.c.document_id == document_versions.c.document_id,
+        _others.c.version == document_versions.c.version,
+        _others.c.task_id == tasks.c.task_id,
         tasks.c.task_id != task_id,
         tasks.c.state.in_(_LIVE_TASKS),
     )

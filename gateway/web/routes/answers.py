@@ -11,6 +11,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from gateway.answer.conversation import conversation_name
+from gateway.answer.fields import field
 from gateway.answer.question import Question, checked_text
 from gateway.answer.wording import plain_wording
 from gateway.context import Deadline
@@ -23,7 +24,7 @@ from gateway.stream.channel import EventChannel
 from gateway.stream.session import CANCEL_REASONS, CloseReason, Session
 from gateway.web.connection import Connection, connection_of
 from gateway.web.problems import ProblemResponse
-from gateway.web.receiving import ClientWatch, bearer_token, field, json_object, require_json
+from gateway.web.receiving import ClientWatch, bearer_token, json_object, require_json
 from gateway.web.routes.common import caller, json_body, query_fields, services_of
 from gateway.web.services import Services
 from gateway.web.sse import stream_session

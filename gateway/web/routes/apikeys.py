@@ -7,8 +7,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gateway.access.apikey import ApiKey, granted
+from gateway.answer.fields import field
 from gateway.errors import InvalidField, NotFound
-from gateway.web.receiving import field
 from gateway.web.routes.common import JsonResponse, caller, json_body, query_fields
 from gateway.web.routes.releases import record
 

@@ -7,9 +7,10 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
 from gateway.access.principal import Principal
+from gateway.answer.fields import check_fields
 from gateway.context import Deadline
 from gateway.errors import InvalidField
-from gateway.web.receiving import bearer_token, bounded, check_fields, json_object, require_json
+from gateway.web.receiving import bearer_token, bounded, json_object, require_json
 from gateway.web.services import Services
 
 

@@ -13,13 +13,14 @@ from starlette.responses import Response
 
 from gateway.access.classes import Acl
 from gateway.access.principal import Principal
+from gateway.answer.fields import check_fields
 from gateway.answer.question import checked_text
 from gateway.errors import BodyTooLarge, InvalidField, NotFound, ObjectStoreUnavailable
 from gateway.ingest.policy import ImportPolicy
 from gateway.ingest.uploads import DocumentRecord, ImportRequest, NewDocument, StandingVersion
 from gateway.retrieval.risk import APPROVED
 from gateway.web.paging import Listing, limit_of
-from gateway.web.receiving import FormEnd, bounded, check_fields
+from gateway.web.receiving import FormEnd, bounded
 from gateway.web.routes.acting import idempotency_key
 from gateway.web.routes.common import JsonResponse, caller, query_fields
 from gateway.web.routes.forms import DocumentFields, document_fields

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from gateway.access.principal import Principal
 from gateway.admission.stage import stage_time
 from gateway.answer.explaining import Explanation
+from gateway.answer.fields import field
 from gateway.answer.question import Question, checked_text
 from gateway.answer.reasons import meaning_of_outcome, meaning_of_reason
 from gateway.context import Deadline
@@ -20,7 +21,7 @@ from gateway.observe.tracelog import Findings, Told, TracedCheck
 from gateway.stream.channel import EventChannel
 from gateway.stream.session import CloseReason, Session
 from gateway.web.connection import connection_of
-from gateway.web.receiving import ClientWatch, field
+from gateway.web.receiving import ClientWatch
 from gateway.web.routes.common import JsonResponse, caller, json_body, query_fields, request_deadline
 from gateway.web.routes.releases import record
 from gateway.web.services import Services

@@ -6,10 +6,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gateway.access.classes import Acl
+from gateway.answer.fields import field
 from gateway.answer.question import checked_text
 from gateway.errors import InvalidField
 from gateway.ingest.governance import AclChange, Approval, ChangedAcl, Decision, Verdict
-from gateway.web.receiving import field
 from gateway.web.routes.common import JsonResponse, caller, json_body
 
 _ENTRY_MAX_CHARS = 300

@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gateway.access.principal import Principal
+from gateway.answer.fields import field
 from gateway.answer.question import checked_text
 from gateway.errors import InvalidField
 from gateway.ingest.plan import Activation
@@ -16,7 +17,6 @@ from gateway.release.diff import NamedDocument, ReleaseDiff
 from gateway.release.model import KnowledgeBaseRecord, ReleaseRecord
 from gateway.stream.revocation import RevocationKind, RevocationRecord
 from gateway.web.paging import Listing, limit_of
-from gateway.web.receiving import field
 from gateway.web.routes.acting import act_of
 from gateway.web.routes.common import JsonResponse, caller, json_body, query_fields
 from gateway.web.services import Services
