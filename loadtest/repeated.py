@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from gateway.answer.keepable import Unkept
+from gateway.answer.reuse.keepable import Unkept
 from gateway.evaluation.watching import saved
 from gateway.observe.exposition import Growth
 from gateway.observe.hooks import CacheRead

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from gateway.answer.quote import QuotablePassage, plain_terms
-from gateway.answer.sentences import Piece, pieces
+from gateway.answer.support.quote import QuotablePassage, plain_terms
+from gateway.answer.support.sentences import Piece, pieces
 from gateway.retrieval.chunk import Chunk
 from gateway.stream.protocol import CitedSource
 

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from gateway.answer.amounts import amounts
+from gateway.answer.support.amounts import amounts
 from gateway.retrieval.keyterms import key_terms
 from gateway.retrieval.terms import terms_of
 

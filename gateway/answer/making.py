@@ -5,21 +5,21 @@ from dataclasses import dataclass, replace
 from gateway.access.authorizer import DocumentRef, DropReason
 from gateway.admission.bulkhead import Bulkhead
 from gateway.answer.budget import fit_evidence, tokens_left
-from gateway.answer.calling import ModelCalls
-from gateway.answer.citing import Citing
+from gateway.answer.calls.calling import ModelCalls
+from gateway.answer.calls.generation import Generated
 from gateway.answer.conversation import judged_by_itself, naming_it
 from gateway.answer.evidence import Evidence, RefusalReason, decide
 from gateway.answer.findings import findings_of
-from gateway.answer.flight import Flight
-from gateway.answer.generation import Generated
-from gateway.answer.keepable import why_refusal_unkept, why_unkept
 from gateway.answer.neighbours import Neighbours
 from gateway.answer.outcome import Ending, Opening
 from gateway.answer.permissions import Permissions
 from gateway.answer.prompt import Prompt, build_prompt
 from gateway.answer.question import Question
 from gateway.answer.report import NO_USAGE, searched_of, sources_of
+from gateway.answer.reuse.flight import Flight
+from gateway.answer.reuse.keepable import why_refusal_unkept, why_unkept
 from gateway.answer.search import PermittedSearch, SearchResult
+from gateway.answer.support.citing import Citing
 from gateway.context import RequestContext
 from gateway.observe.hooks import Made, Stage
 from gateway.observe.trace import Trace

@@ -6,19 +6,19 @@ from gateway.access.authorizer import Authorizer, DocumentRef
 from gateway.access.principal import Principal
 from gateway.access.scope import AccessScope
 from gateway.admission.stage import stage_time
-from gateway.answer.caching import AnswerCache
 from gateway.answer.conversation import Conversations
 from gateway.answer.evidence import check_calibrated
 from gateway.answer.findings import findings_again
-from gateway.answer.flight import Flight, LeftAlone, NotShared, Seat
-from gateway.answer.flights import Flights
-from gateway.answer.keys import AnswerKeys
 from gateway.answer.making import Making
 from gateway.answer.outcome import KeptAnswer, rests_on
 from gateway.answer.permissions import Permissions
 from gateway.answer.question import Question
 from gateway.answer.report import done_again, done_of, meta_of
-from gateway.answer.reuse import Reuse, reuse_of
+from gateway.answer.reuse.caching import AnswerCache
+from gateway.answer.reuse.flight import Flight, LeftAlone, NotShared, Seat
+from gateway.answer.reuse.flights import Flights
+from gateway.answer.reuse.keys import AnswerKeys
+from gateway.answer.reuse.rules import Reuse, reuse_of
 from gateway.context import Deadline, RequestContext
 from gateway.errors import ReleaseUnresolved
 from gateway.observe.hooks import CacheRead, Stage

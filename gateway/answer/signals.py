@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from gateway.answer.sentences import split_sentences
+from gateway.answer.support.sentences import split_sentences
 from gateway.retrieval.chunk import Chunk
 from gateway.retrieval.lexicon import TermStatistics
 from gateway.retrieval.terms import terms_of

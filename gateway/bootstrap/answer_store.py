@@ -4,8 +4,8 @@ from contextlib import AsyncExitStack
 
 from gateway.adapters.memory.answers import MemoryAnswers
 from gateway.answer.cache import AnswerStore
-from gateway.answer.forgetting import Forgetting
-from gateway.answer.sealed import Seal, SealedAnswers
+from gateway.answer.reuse.forgetting import Forgetting
+from gateway.answer.reuse.sealed import Seal, SealedAnswers
 from gateway.settings import Settings
 
 #: how long Redis may take for a writing, which nobody waits for; what a question waits for ends sooner

@@ -6,9 +6,9 @@ import json
 import gateway
 from gateway.admission.breaker import Breaker
 from gateway.answer.cache import AnswerStore
-from gateway.answer.caching import AnswerCache
-from gateway.answer.entry import Entries
-from gateway.answer.keys import AnswerKeys
+from gateway.answer.reuse.caching import AnswerCache
+from gateway.answer.reuse.entry import Entries
+from gateway.answer.reuse.keys import AnswerKeys
 from gateway.observe.hooks import Hooks
 from gateway.retrieval.rerank import Reranker
 from gateway.settings import Settings

@@ -12,18 +12,18 @@ from gateway.admission.quota import Quota
 from gateway.admission.rate import RequestRate
 from gateway.admission.share import TenantShares
 from gateway.answer.cache import AnswerStore
+from gateway.answer.calls.moderation import Moderator
 from gateway.answer.conversation import Conversations
 from gateway.answer.explaining import Explainer, ReleaseContents
-from gateway.answer.flights import Flights
-from gateway.answer.keepable import Unkept
 from gateway.answer.lookup import KnowledgeLookup
 from gateway.answer.lookup_tool import LookupTool
 from gateway.answer.making import AnswerLimits, Making
 from gateway.answer.model import AnswerModel
-from gateway.answer.moderation import Moderator
 from gateway.answer.neighbours import Neighbours
 from gateway.answer.orchestrator import Orchestrator
 from gateway.answer.permissions import Permissions
+from gateway.answer.reuse.flights import Flights
+from gateway.answer.reuse.keepable import Unkept
 from gateway.answer.search import PermittedSearch, SearchCaps
 from gateway.bootstrap.answers import answer_cache, answer_keys
 from gateway.bootstrap.stages import (

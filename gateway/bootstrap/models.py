@@ -10,8 +10,8 @@ from pydantic import SecretStr
 from gateway.adapters.embedded.embedder import BundledEmbedder
 from gateway.adapters.embedded.phrases import PhraseModerator
 from gateway.adapters.embedded.rerank import LinearReranker, bundled_weights
+from gateway.answer.calls.moderation import Moderator
 from gateway.answer.model import AnswerModel
-from gateway.answer.moderation import Moderator
 from gateway.bootstrap.fitness import BUNDLED
 from gateway.retrieval.embedding import Embedder
 from gateway.retrieval.rerank import Reranker

@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING
 
 from gateway.admission.breaker import Breaker
 from gateway.admission.bulkhead import Bulkhead
-from gateway.answer.calling import ModelCalls
-from gateway.answer.endpoints import Endpoint, Endpoints
+from gateway.answer.calls.calling import ModelCalls
+from gateway.answer.calls.endpoints import Endpoint, Endpoints
+from gateway.answer.calls.moderation import ModerationMode, OutputPolicy
 from gateway.answer.model import AnswerModel
-from gateway.answer.moderation import ModerationMode, OutputPolicy
 from gateway.answer.neighbours import NeighbourLimits
 from gateway.answer.reranking import Reranking
 from gateway.retrieval.embedding import Embedders

@@ -11,7 +11,7 @@ from gateway.adapters.aes import AesSeal
 from gateway.adapters.memory.answers import MemoryAnswers
 from gateway.adapters.redis.answers import RedisAnswers
 from gateway.answer.cache import ENTRY_BYTES, AnswerStore
-from gateway.answer.sealed import SealedAnswers
+from gateway.answer.reuse.sealed import SealedAnswers
 from gateway.bootstrap.answer_store import open_answers
 from gateway.settings import Settings
 from tests.harness.process import eventually

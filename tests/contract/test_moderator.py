@@ -10,7 +10,7 @@ import pytest
 from gateway.adapters.embedded.phrases import PhraseModerator
 from gateway.adapters.memory.moderation import WordModerator
 from gateway.adapters.openai.moderation import OpenAIModerator
-from gateway.answer.moderation import Moderator
+from gateway.answer.calls.moderation import Moderator
 from gateway.context import Deadline
 from gateway.errors import DeadlineExceeded
 from loadtest.model_stub import serve_stub

@@ -7,7 +7,7 @@ import pytest
 
 from gateway.adapters.memory.answers import MemoryAnswers
 from gateway.answer.cache import StoreUnavailable
-from gateway.answer.forgetting import Forgetting
+from gateway.answer.reuse.forgetting import Forgetting
 from gateway.bootstrap.answer_store import answer_erasure
 from gateway.settings import Settings
 from gateway.stream.revocation import RevocationKind

@@ -12,7 +12,7 @@ import pytest
 
 from gateway.adapters.memory.models import FixedEmbedder
 from gateway.adapters.openai.model import OpenAIModel
-from gateway.answer.fault import ModelRefused, ModelThrottled, ModelUnreached
+from gateway.answer.calls.fault import ModelRefused, ModelThrottled, ModelUnreached
 from gateway.answer.prompt import Message, Prompt
 from gateway.bootstrap.parts import PartsOpener
 from gateway.client import StreamEvent

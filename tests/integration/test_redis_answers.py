@@ -13,7 +13,7 @@ from redis.asyncio import Redis
 from gateway.adapters.aes import AesSeal
 from gateway.adapters.redis.answers import RedisAnswers
 from gateway.answer.cache import ENTRY_BYTES, AnswerStore, StoreUnavailable
-from gateway.answer.sealed import SealedAnswers
+from gateway.answer.reuse.sealed import SealedAnswers
 from tests.harness.process import eventually
 from tests.harness.proxy import Proxy, proxy_to
 from tests.harness.redis_server import RedisServer, redis_server

@@ -10,11 +10,11 @@ from gateway.access.scope import AccessScope
 from gateway.adapters.memory.models import ScriptedModel
 from gateway.admission.breaker import Breaker
 from gateway.admission.quota import QuotaLease, ReservationKey
-from gateway.answer.calling import ModelCalls
-from gateway.answer.endpoints import Endpoint, Endpoints
+from gateway.answer.calls.calling import ModelCalls
+from gateway.answer.calls.endpoints import Endpoint, Endpoints
+from gateway.answer.calls.generation import Generated
+from gateway.answer.calls.moderation import OutputPolicy
 from gateway.answer.evidence import Evidence
-from gateway.answer.generation import Generated
-from gateway.answer.moderation import OutputPolicy
 from gateway.answer.prompt import Message, Prompt
 from gateway.context import Deadline, RequestContext
 from gateway.errors import GatewayError

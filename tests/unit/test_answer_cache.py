@@ -9,10 +9,10 @@ import pytest
 from gateway.adapters.memory.answers import MemoryAnswers
 from gateway.admission.breaker import Breaker
 from gateway.answer.cache import AnswerKey
-from gateway.answer.caching import AnswerCache
-from gateway.answer.entry import Entries
-from gateway.answer.keepable import Unkept
 from gateway.answer.outcome import KeptAnswer
+from gateway.answer.reuse.caching import AnswerCache
+from gateway.answer.reuse.entry import Entries
+from gateway.answer.reuse.keepable import Unkept
 from gateway.observe.hooks import CacheRead
 from gateway.observe.metrics import Metrics
 from tests.contract.catalog_world import Clock

@@ -12,9 +12,9 @@ from pydantic import SecretStr
 from gateway.access.principal import Principal
 from gateway.access.scope import AccessScope
 from gateway.answer.cache import AnswerKey
-from gateway.answer.keys import AnswerKeys
 from gateway.answer.prompt import PROMPT_VERSION
 from gateway.answer.question import Question
+from gateway.answer.reuse.keys import AnswerKeys
 from gateway.bootstrap.answers import POLICY, SHAPING, answer_keys
 from gateway.context import Deadline, RequestContext
 from gateway.release.model import EmbeddingSpace, GateFit, RetrievalConfig, RetrievalRelease

@@ -8,7 +8,7 @@ import pytest
 from gateway.adapters.memory.answers import MemoryAnswers
 from gateway.adapters.redis.answers import RedisAnswers
 from gateway.answer.cache import AnswerStore
-from gateway.answer.sealed import SealedAnswers
+from gateway.answer.reuse.sealed import SealedAnswers
 from gateway.bootstrap.answer_store import open_answers
 from gateway.errors import ConfigurationError
 from gateway.settings import Settings

@@ -4,9 +4,9 @@ import anyio
 import pytest
 
 from gateway.adapters.memory.models import Gate, ScriptedModel
-from gateway.answer.fault import ModelRefused, ModelThrottled, ModelUnreached
-from gateway.answer.keepable import why_unkept
+from gateway.answer.calls.fault import ModelRefused, ModelThrottled, ModelUnreached
 from gateway.answer.model import ModelFinish, ModelPiece, TextPiece
+from gateway.answer.reuse.keepable import why_unkept
 from gateway.errors import (
     DeadlineExceeded,
     GatewayError,

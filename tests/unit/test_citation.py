@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.answer import sentences
 from gateway.answer.citation import HOLD, CitationStream, cite, cite_all, claims
-from gateway.answer.quote import quote_for, supported
+from gateway.answer.support import sentences
+from gateway.answer.support.quote import quote_for, supported
 from gateway.retrieval.chunk import Chunk
 from tests.harness.chunks import sample_chunk
 

@@ -7,10 +7,10 @@ import anyio
 import anyio.to_thread
 import pytest
 
+from gateway.answer.calls.generation import Generated
 from gateway.answer.citation import cite_all, uncited
-from gateway.answer.citing import Citing
 from gateway.answer.evidence import Evidence
-from gateway.answer.generation import Generated
+from gateway.answer.support.citing import Citing
 from gateway.stream.protocol import CitedSource, Usage
 from tests.harness.chunks import sample_chunk
 

@@ -2,10 +2,10 @@
 
 import pytest
 
+from gateway.answer.calls.declining import declines
+from gateway.answer.calls.generation import Generated
 from gateway.answer.citation import uncited
-from gateway.answer.declining import declines
-from gateway.answer.generation import Generated
-from gateway.answer.keepable import why_unkept
+from gateway.answer.reuse.keepable import why_unkept
 from gateway.stream.protocol import Usage
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from gateway.access.authorizer import DocumentRef
 from gateway.answer.cache import ENTRY_BYTES, Damaged
-from gateway.answer.entry import Entries
 from gateway.answer.outcome import Ending, KeptAnswer, Opening
+from gateway.answer.reuse.entry import Entries
 from gateway.stream.protocol import CitedSource, Searched, Source, Usage
 
 DIGEST = "ab" * 32

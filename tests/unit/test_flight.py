@@ -10,9 +10,9 @@ import pytest
 
 from gateway.adapters.memory.models import Gate
 from gateway.answer.cache import AnswerKey
-from gateway.answer.flight import Flight, LeftAlone, NotShared, Seat
-from gateway.answer.flights import Flights
 from gateway.answer.outcome import Ending, KeptAnswer, Opening
+from gateway.answer.reuse.flight import Flight, LeftAlone, NotShared, Seat
+from gateway.answer.reuse.flights import Flights
 from gateway.context import Deadline
 from gateway.errors import (
     DeadlineExceeded,

@@ -5,7 +5,7 @@ import pytest
 
 from gateway.adapters.memory.models import Gate, ScriptedModel
 from gateway.adapters.memory.moderation import WordModerator
-from gateway.answer.moderation import ModerationMode, OutputPolicy
+from gateway.answer.calls.moderation import ModerationMode, OutputPolicy
 from gateway.errors import (
     AnswerBlocked,
     DeadlineExceeded,

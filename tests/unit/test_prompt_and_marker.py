@@ -6,8 +6,8 @@ import random
 import pytest
 
 from gateway.answer.budget import TokenCount, estimate_tokens, fit_evidence
+from gateway.answer.calls.marker import MarkerHold
 from gateway.answer.evidence import Evidence
-from gateway.answer.marker import MarkerHold
 from gateway.answer.prompt import NO_SUPPORT_MARKER, build_prompt, language_of
 from tests.harness.chunks import sample_chunk
 

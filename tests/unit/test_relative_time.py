@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.answer.relative_time import about_now
+from gateway.answer.reuse.relative_time import about_now
 
 _NOW = [
     *("What is on the menu today?", "Is it open tonight?", "What failed yesterday?", "Tomorrow's schedule"),

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gateway.answer.relative_time import about_now
+from gateway.answer.reuse.relative_time import about_now
 from loadtest.repeated_plan import DOCUMENTS, Mix, plan
 from loadtest.repeated_report import checks
 

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from gateway.answer.segments import Segments
+from gateway.answer.calls.segments import Segments
 
 TEXTS = [
     "It is 42. And 3.5 of it. Ask!\nA new line\n\n and the rest",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.answer.sentences import PieceKind, one_line, pieces, split_sentences
+from gateway.answer.support.sentences import PieceKind, one_line, pieces, split_sentences
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,10 @@
 
 import pytest
 
-from gateway.answer.amounts import amounts, numbers, same_amounts
-from gateway.answer.numerals import in_digits
-from gateway.answer.opposites import turned_round
-from gateway.answer.quote import QuotablePassage, supported
+from gateway.answer.support.amounts import amounts, numbers, same_amounts
+from gateway.answer.support.numerals import in_digits
+from gateway.answer.support.opposites import turned_round
+from gateway.answer.support.quote import QuotablePassage, supported
 
 LIMITS = (
     "The upload limit is 42 MB for each user. Uploads after 18:00 are allowed for members of the night shift."

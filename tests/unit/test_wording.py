@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from gateway.answer.wording import plain_wording, same_wording
+from gateway.answer.reuse.wording import plain_wording, same_wording
 
 _MEET = [
     ("refund allowed?", "refund allowed"),

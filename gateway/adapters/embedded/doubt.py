@@ -7,8 +7,8 @@ import re
 from dataclasses import astuple, dataclass
 from enum import StrEnum
 
-from gateway.answer.amounts import amounts, numbers
-from gateway.answer.opposites import turned_round
+from gateway.answer.support.amounts import amounts, numbers
+from gateway.answer.support.opposites import turned_round
 from gateway.retrieval.keyterms import key_terms
 from gateway.retrieval.terms import terms_of
 

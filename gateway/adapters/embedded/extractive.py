@@ -17,7 +17,7 @@ from gateway.answer.conflict import Statement
 from gateway.answer.evidence import Evidence
 from gateway.answer.model import ModelFinish, ModelPiece, ModelUsage, TextPiece
 from gateway.answer.prompt import NO_SUPPORT_MARKER, Prompt, language_of
-from gateway.answer.sentences import Piece, PieceKind, pieces
+from gateway.answer.support.sentences import Piece, PieceKind, pieces
 from gateway.context import Deadline
 from gateway.retrieval.embedding import Embedder
 from gateway.retrieval.lexicon import TermStatistics

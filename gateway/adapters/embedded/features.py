@@ -11,7 +11,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from gateway.answer.sentences import pieces
+from gateway.answer.support.sentences import pieces
 from gateway.retrieval.bm25 import saturated
 from gateway.retrieval.lexicon import TermStatistics
 from gateway.retrieval.terms import terms_of

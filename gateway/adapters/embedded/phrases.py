@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Mapping
 from pathlib import Path
 
-from gateway.answer.moderation import Verdict
+from gateway.answer.calls.moderation import Verdict
 from gateway.context import Deadline
 from gateway.errors import ConfigurationError
 

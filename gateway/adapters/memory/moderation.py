@@ -7,7 +7,7 @@ import anyio
 import anyio.lowlevel
 
 from gateway.adapters.memory.models import Gate
-from gateway.answer.moderation import Verdict
+from gateway.answer.calls.moderation import Verdict
 from gateway.context import Deadline
 from gateway.errors import DeadlineExceeded, GatewayError
 

@@ -27,7 +27,7 @@ from gateway.adapters.openai.client import (
 from gateway.adapters.openai.cookieless import CookielessClient
 from gateway.adapters.openai.patience import Patience
 from gateway.adapters.openai.sse import SseDecoder
-from gateway.answer.fault import ModelRefused, ModelThrottled, ModelUnreached
+from gateway.answer.calls.fault import ModelRefused, ModelThrottled, ModelUnreached
 from gateway.answer.model import ModelPiece
 from gateway.answer.prompt import Prompt
 from gateway.context import Deadline

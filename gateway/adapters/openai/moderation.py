@@ -9,7 +9,7 @@ import aiohttp
 import orjson
 
 from gateway.adapters.openai.endpoint import TRANSPORT_ERRORS, JsonEndpoint, read_at_most
-from gateway.answer.moderation import Verdict
+from gateway.answer.calls.moderation import Verdict
 from gateway.context import Deadline
 from gateway.errors import DeadlineExceeded, ModerationUnavailable
 

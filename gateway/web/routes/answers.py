@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 from gateway.answer.conversation import conversation_name
 from gateway.answer.fields import field
 from gateway.answer.question import Question, checked_text
-from gateway.answer.wording import plain_wording
+from gateway.answer.reuse.wording import plain_wording
 from gateway.context import Deadline
 from gateway.errors import DeadlineExceeded, GatewayError, InvalidField, NotFound, Rejection, ShuttingDown
 from gateway.observe.audit import AuditRecord

@@ -2,7 +2,7 @@
 
 import re
 
-from gateway.answer.sentences import split_sentences
+from gateway.answer.support.sentences import split_sentences
 
 #: whoever says more than this says something besides
 _SENTENCES, _CHARS = 2, 400

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 from gateway.answer.cache import AnswerKey
-from gateway.answer.keepable import Unkept
-from gateway.answer.keys import AnswerKeys
 from gateway.answer.question import Question
-from gateway.answer.relative_time import about_now
+from gateway.answer.reuse.keepable import Unkept
+from gateway.answer.reuse.keys import AnswerKeys
+from gateway.answer.reuse.relative_time import about_now
 from gateway.context import RequestContext
 
 

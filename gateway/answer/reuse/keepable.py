@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from gateway.answer.generation import Generated
+from gateway.answer.calls.generation import Generated
 
 
 class Unkept(StrEnum):

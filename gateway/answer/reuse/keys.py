@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from gateway.answer.cache import AnswerKey
 from gateway.answer.prompt import PROMPT_VERSION
 from gateway.answer.question import Question
-from gateway.answer.wording import same_wording
+from gateway.answer.reuse.wording import same_wording
 from gateway.context import RequestContext
 from gateway.release.model import RetrievalConfig
 

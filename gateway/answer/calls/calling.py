@@ -7,14 +7,14 @@ from dataclasses import replace
 import anyio
 
 from gateway.admission.quota import Quota, ReservationKey
-from gateway.answer.attempt import Attempt
-from gateway.answer.endpoints import Endpoint, Endpoints, NextCall, Round
+from gateway.answer.calls.attempt import Attempt
+from gateway.answer.calls.endpoints import Endpoint, Endpoints, NextCall, Round
+from gateway.answer.calls.generation import Generated, Generation
+from gateway.answer.calls.moderation import OutputPolicy
+from gateway.answer.calls.outlet import outlet_of
+from gateway.answer.calls.sink import Sink
 from gateway.answer.evidence import Evidence
-from gateway.answer.generation import Generated, Generation
-from gateway.answer.moderation import OutputPolicy
-from gateway.answer.outlet import outlet_of
 from gateway.answer.prompt import Prompt
-from gateway.answer.sink import Sink
 from gateway.context import RequestContext
 from gateway.errors import DeadlineExceeded, QuotaExceeded, QuotaUnavailable, UpstreamFailed
 from gateway.observe.trace import Trace

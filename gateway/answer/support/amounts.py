@@ -2,8 +2,8 @@
 
 import re
 
-from gateway.answer.numerals import in_digits
-from gateway.answer.units import UNIT_OF
+from gateway.answer.support.numerals import in_digits
+from gateway.answer.support.units import UNIT_OF
 
 _AMOUNT = re.compile(
     r"(?P<money>[$€£¥￥])?\s*(?P<number>[0-9]+(?:[.,:][0-9]+)*)"

@@ -2,9 +2,9 @@
 
 from gateway.admission.breaker import Trial
 from gateway.admission.quota import QuotaLease
-from gateway.answer.endpoints import Endpoint, is_the_endpoints
-from gateway.answer.fault import UNUSED, ModelRefused
-from gateway.answer.generation import Generated, Generation
+from gateway.answer.calls.endpoints import Endpoint, is_the_endpoints
+from gateway.answer.calls.fault import UNUSED, ModelRefused
+from gateway.answer.calls.generation import Generated, Generation
 from gateway.context import Deadline
 from gateway.errors import GatewayError
 

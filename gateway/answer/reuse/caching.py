@@ -12,8 +12,8 @@ import anyio
 
 from gateway.admission.breaker import Breaker
 from gateway.answer.cache import AnswerKey, AnswerStore, Damaged, StoreUnavailable
-from gateway.answer.keepable import Unkept
 from gateway.answer.outcome import KeptAnswer
+from gateway.answer.reuse.keepable import Unkept
 from gateway.context import Deadline
 from gateway.observe.hooks import CacheRead, Hooks
 

@@ -4,9 +4,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 
-from gateway.answer.amounts import same_amounts
-from gateway.answer.opposites import turned_round
-from gateway.answer.sentences import Piece, pieces
+from gateway.answer.support.amounts import same_amounts
+from gateway.answer.support.opposites import turned_round
+from gateway.answer.support.sentences import Piece, pieces
 
 Terms = Callable[[str], Iterable[str]]
 

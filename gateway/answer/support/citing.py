@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 
 import anyio
 
+from gateway.answer.calls.generation import Generated
 from gateway.answer.citation import cite_all, uncited
 from gateway.answer.evidence import Evidence
-from gateway.answer.generation import Generated
 from gateway.retrieval.chunk import Chunk
 from gateway.stream.protocol import CitedSource
 

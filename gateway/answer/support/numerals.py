@@ -2,7 +2,7 @@
 
 import re
 
-from gateway.answer.units import HAN_UNITS, UNIT_OF
+from gateway.answer.support.units import HAN_UNITS, UNIT_OF
 
 _ONES = "one two three four five six seven eight nine".split()
 _TEENS = "ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen".split()

@@ -5,13 +5,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gateway.answer.budget import TokenCount, estimate_tokens
+from gateway.answer.calls.declining import declines
+from gateway.answer.calls.marker import MarkerHold
+from gateway.answer.calls.outlet import Outlet
+from gateway.answer.calls.sink import Sink
 from gateway.answer.citation import CitationStream
-from gateway.answer.declining import declines
-from gateway.answer.marker import MarkerHold
 from gateway.answer.model import AnswerModel, ModelFinish, ModelPiece, ModelUsage, TextPiece
-from gateway.answer.outlet import Outlet
 from gateway.answer.prompt import Prompt
-from gateway.answer.sink import Sink
 from gateway.context import Deadline
 from gateway.errors import UpstreamFailed
 from gateway.observe.hooks import ModelCall

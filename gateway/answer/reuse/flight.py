@@ -11,7 +11,7 @@ from types import TracebackType
 import anyio
 
 from gateway.answer.outcome import Ending, KeptAnswer, Opening
-from gateway.answer.transcript import Transcript
+from gateway.answer.reuse.transcript import Transcript
 from gateway.context import Deadline
 from gateway.errors import (
     DeadlineExceeded,

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import anyio
 
 from gateway.answer.cache import AnswerKey
-from gateway.answer.flight import Flight, Seat
+from gateway.answer.reuse.flight import Flight, Seat
 from gateway.context import Deadline
 from gateway.observe.trace import Trace
 from gateway.stream.session import Session

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from gateway.admission.breaker import Breaker, Trial
+from gateway.answer.calls.fault import ModelRefused
 from gateway.answer.evidence import Evidence
-from gateway.answer.fault import ModelRefused
 from gateway.answer.model import AnswerModel
 from gateway.errors import DeadlineExceeded, UpstreamFailed
 from gateway.observe.hooks import Retry

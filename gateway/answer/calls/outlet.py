@@ -4,9 +4,9 @@ import io
 from typing import Protocol
 
 from gateway.admission.stage import stage_time
-from gateway.answer.moderation import ModerationMode, Moderator, OutputPolicy
-from gateway.answer.segments import Segments
-from gateway.answer.sink import Sink
+from gateway.answer.calls.moderation import ModerationMode, Moderator, OutputPolicy
+from gateway.answer.calls.segments import Segments
+from gateway.answer.calls.sink import Sink
 from gateway.context import Deadline
 from gateway.errors import AnswerBlocked
 from gateway.observe.hooks import ModelCall, Stage

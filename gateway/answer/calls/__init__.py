@@ -1,0 +1,1 @@
+"""Calls of answer models: what is asked where and how often, and the way of their text to its readers."""

@@ -1,0 +1,1 @@
+"""Answers of one question for another: kept, or made for several at once."""
