@@ -93,10 +93,10 @@ def test_not_for_you_looks_exactly_like_not_there(
 
 
 def shape(answer: Answer) -> list[tuple[str, int, dict[str, object]]]:
-    """The events without what differs between any two requests: ids, times, the reason's code, and the
-    question's own words.
+    """The events without what differs between any two requests: ids, times, the reason's code, the question's
+    own words, and whether it was asked before.
     """
-    varying = {"request_id", "trace_id", "timings", "reasons", "searched"}
+    varying = {"request_id", "trace_id", "timings", "reasons", "searched", "cached"}
     return [
         (e.name, e.sequence, {k: None if k in varying else v for k, v in e.data.items()})
         for e in answer.events

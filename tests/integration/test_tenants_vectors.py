@@ -71,6 +71,7 @@ async def test_a_guessed_text_looks_the_same_whether_another_tenant_has_it_or_no
             "chunk_files": 1,
             "vector_files": 1,
             "quotes": 0,
+            "answers": 0,
         }
         assert await owner.upload(knowledge_base="more") == {"reused": 1, "embedded": 0}
 

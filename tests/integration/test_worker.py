@@ -195,7 +195,7 @@ async def test_a_catalog_that_misses_one_heartbeat_is_forgiven(imports: ImportWo
         return kept
 
     accepted = await imports.accept(ONE)
-    worker = imports.worker(catalog=Altered(imports.catalog, heartbeat=beat), embedder=held, lease_s=3)
+    worker = imports.worker(catalog=Altered(imports.catalog, heartbeat=beat), embedder=held, lease_s=6)
     with anyio.fail_after(PATIENCE_S):
         task = await imports.work(accepted, worker)
     assert beats >= 2
