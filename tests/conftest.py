@@ -82,6 +82,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return ModulesTogether(config, log)
 
 
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """In the normal run only the modules of one group use Milvus servers, one after the other."""
+    from tests.harness.scheduling import last_of_its_group
+
+    several = hasattr(item.config, "workerinput") and item.config.option.markexpr == "not soak"
+    if several and last_of_its_group(item.path, None if nextitem is None else nextitem.path):
+        from tests.harness.milvus_server import rest
+
+        rest()
+
+
 #: modules whose tests on servers, or all of whose tests, only ``make soak`` runs: others are about the same
 #: kinds (the contract suites about hostile names, the adapters' own tests about restarts)
 _SOAK_ON_SERVERS = {

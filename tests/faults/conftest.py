@@ -12,14 +12,14 @@ from tests.harness.fault_table import EVIDENCE, ROW
 Note = Callable[[str], None]
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
+@pytest_asyncio.fixture(scope="package", loop_scope="package")
 async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Town]:
     """Two gateways behind nginx, a worker, and every server that they need."""
     async with town(tmp_path_factory.mktemp("town"), **SETTINGS) as here:
         yield here
 
 
-@pytest_asyncio.fixture(loop_scope="session")
+@pytest_asyncio.fixture(loop_scope="package")
 async def city(running: Town) -> AsyncIterator[City]:
     """The town, whole and idle again."""
     here = City(running)

@@ -12,7 +12,7 @@ from tests.harness.process import eventually
 from tests.harness.wire import connected
 from tests.integration.production_world import QUESTION
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = pytest.mark.asyncio(loop_scope="package")
 
 PATIENCE_S = 120
 Note = Callable[[str], None]

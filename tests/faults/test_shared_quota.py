@@ -10,7 +10,7 @@ import pytest
 from tests.faults.city import LIMIT, Answered, City, counted, most_at_once
 from tests.harness.process import eventually
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = pytest.mark.asyncio(loop_scope="package")
 
 PATIENCE_S = 240
 ASKERS = 3 * LIMIT

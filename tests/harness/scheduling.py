@@ -1,6 +1,6 @@
 """Which tests run in one process: those of a module, and of modules that share what is slow to start."""
 
-from pathlib import PurePosixPath
+from pathlib import PurePath, PurePosixPath
 
 from xdist.scheduler import LoadFileScheduling
 
@@ -18,6 +18,12 @@ _TOGETHER = {
     ),
     **dict.fromkeys(("test_two_processes", "test_vectors", "test_worker_process"), "servers"),
 }
+
+
+def last_of_its_group(file: PurePath, following: PurePath | None) -> bool:
+    """Whether the servers that the group of this module shares have nothing more to do."""
+    group = _TOGETHER.get(file.stem)
+    return group is not None and (following is None or _TOGETHER.get(following.stem) != group)
 
 
 class ModulesTogether(LoadFileScheduling):  # type: ignore[misc]  # xdist ships no types
