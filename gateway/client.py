@@ -105,19 +105,25 @@ class GatewayClient:
         self._http.close()
 
     def ask(
-        self, question: str, *, knowledge_base: str | None = None, conversation: str | None = None
+        self,
+        question: str,
+        *,
+        knowledge_base: str | None = None,
+        conversation: str | None = None,
+        fresh: bool = False,
     ) -> Iterator[StreamEvent]:
         """The events of one answer, as they arrive. Leaving the iteration stops the answer; having seen its
-        end is told to the server.
+        end is told to the server. ``fresh``: made for this asker alone, neither kept nor shared.
         """
         body = {
             "question": question,
             "knowledge_base": knowledge_base,
             "conversation_id": conversation,
         }
+        headers = {"Cache-Control": "no-store"} if fresh else {}
         reader, ended = EventReader(), False
         try:
-            with self._http.stream("POST", "/v1/answers", json=body) as response:
+            with self._http.stream("POST", "/v1/answers", json=body, headers=headers) as response:
                 if response.status_code != 200:
                     response.read()
                     raise _problem(response)

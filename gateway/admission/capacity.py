@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
+#: shortages below it drown in the rounding of 1 - shortage
+LEAST_SHORTAGE = 1e-9
 #: above this mean a Poisson distribution is told by the normal one, within a place
 _MANY = 400.0
 _MINUTE_S = 60.0
@@ -157,9 +159,11 @@ def calls_a_minute(name: str, load: Load, limit: float | None, share: float = 1.
     return Part(name, "calls/min", share * load.shares.started * _MINUTE_S, limit)
 
 
-def bottleneck(parts: Sequence[Part]) -> Part | None:
-    """The part that is used up first as questions become more; None where nothing has a limit."""
-    limited = [(part.saturates_at, part) for part in parts if part.saturates_at is not None]
+def bottleneck(parts: Sequence[Part], shortage: float) -> Part | None:
+    """The part that serves least; None where nothing has a limit. It needn't be the one that is used up
+    first: a single place is too few long before it is always taken.
+    """
+    limited = [(serves, part) for part in parts if (serves := part.serves(shortage)) is not None]
     return min(limited, key=lambda one: one[0])[1] if limited else None
 
 
@@ -168,8 +172,11 @@ def most_at_once(mean: float, shortage: float) -> int:
 
     The number inside is Poisson where arrivals are and nobody has to wait, however long each stays (M/G/∞:
     L. Takács, Introduction to the Theory of Queues, 1962, chapter 3). Large means by the expansion of
-    E. A. Cornish and R. A. Fisher (1938).
+    E. A. Cornish and R. A. Fisher (1938). Raises ValueError for a shortage below LEAST_SHORTAGE, or of 1 and
+    more.
     """
+    if not LEAST_SHORTAGE <= shortage < 1:
+        raise ValueError(f"a shortage is at least {LEAST_SHORTAGE:g} and below 1")
     if mean <= 0:
         return 0
     if mean > _MANY:

@@ -1,5 +1,6 @@
 """The making of an answer: steps 8-15 of a question, for all members of its flight."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from gateway.access.authorizer import DocumentRef, DropReason
@@ -17,7 +18,7 @@ from gateway.answer.prompt import Prompt, build_prompt
 from gateway.answer.question import Question
 from gateway.answer.report import NO_USAGE, searched_of, sources_of
 from gateway.answer.reuse.flight import Flight
-from gateway.answer.reuse.keepable import why_refusal_unkept, why_unkept
+from gateway.answer.reuse.keepable import why_found_unkept, why_unkept
 from gateway.answer.search import PermittedSearch, SearchResult
 from gateway.answer.support.citing import Citing
 from gateway.context import RequestContext
@@ -27,6 +28,8 @@ from gateway.release.model import RetrievalRelease
 from gateway.retrieval.risk import RiskPolicy
 from gateway.stream.session import Session
 
+#: these are lifted, and reinstated, without a new release
+_COMES_BACK = (DropReason.REVOKED, DropReason.WITHDRAWN)
 #: of these the catalog, or an engine beside it, may say something else to somebody else
 _OF_THE_ASKER = (DropReason.ACL, DropReason.UNKNOWN, DropReason.EXPIRED, DropReason.NOT_YET_VALID)
 
@@ -46,7 +49,8 @@ class Found:
 
     All that was found weighs ten times as much, and an answer may stream for minutes. ``documents`` are those
     of every permitted passage, evidence or not: ranks and counts tell of all of them. ``shared`` says that it
-    would have been found for everybody with the same scope who may see them.
+    would have been found for everybody with the same scope who may see them; ``complete`` that nothing was
+    left out which may come back without a new release.
     """
 
     evidence: tuple[Evidence, ...]
@@ -54,6 +58,12 @@ class Found:
     reasons: tuple[RefusalReason, ...]
     degraded: bool
     shared: bool
+    complete: bool
+
+    @property
+    def unkept(self) -> str:
+        """Why nothing that rests on it is kept, '' for nothing."""
+        return why_found_unkept(shared=self.shared, complete=self.complete, degraded=self.degraded)
 
 
 class Making:
@@ -93,6 +103,7 @@ class Making:
         found = await self.find(leader, trace, context, question)
         if found.reasons:
             trace.hooks.making(Made.REFUSAL)
+            ticket.release()
             flight.open(Opening(calls.name, (), found.documents, found.shared))
             flight.land(self._refusal(found, trace, context, unkept))
             return
@@ -110,7 +121,6 @@ class Making:
             prompt = self._prompt(question, found.evidence)
             generated = await calls.generate(attempt, flight, trace, context, prompt)
         place.release()
-        generated = replace(generated, degraded=found.degraded)
         flight.land(await self._ending(trace, context, generated, found, unkept))
 
     async def find(self, leader: Session, trace: Trace, context: RequestContext, question: Question) -> Found:
@@ -129,7 +139,14 @@ class Making:
             reasons = decision.reasons
             fitting = () if reasons else self._fit(evidence, question)
         reasons = reasons if reasons or fitting else (RefusalReason.BUDGET_TOO_SMALL,)
-        return Found(fitting, documents, reasons, result.degraded, _is_shared(result))
+        return Found(
+            fitting,
+            documents,
+            reasons,
+            degraded=result.degraded,
+            shared=not _dropped(result, _OF_THE_ASKER),
+            complete=not _dropped(result, _COMES_BACK),
+        )
 
     def model(self, release: RetrievalRelease) -> str:
         """The first choice for answers from it."""
@@ -176,7 +193,7 @@ class Making:
     async def _ending(
         self, trace: Trace, context: RequestContext, generated: Generated, found: Found, unkept: str
     ) -> Ending:
-        unkept = unkept or why_unkept(generated, shared=found.shared)
+        unkept = unkept or found.unkept or why_unkept(generated)
         if generated.no_support:
             reasons = (RefusalReason.MODEL_FOUND_NO_SUPPORT.value,)
             return Ending(reasons, (), generated.usage, searched_of(context, trace), unkept)
@@ -187,13 +204,12 @@ class Making:
 
     def _refusal(self, found: Found, trace: Trace, context: RequestContext, unkept: str) -> Ending:
         reasons = tuple(reason.value for reason in found.reasons)
-        unkept = unkept or why_refusal_unkept(degraded=found.degraded, shared=found.shared)
-        return Ending(reasons, (), NO_USAGE, searched_of(context, trace), unkept)
+        return Ending(reasons, (), NO_USAGE, searched_of(context, trace), unkept or found.unkept)
 
 
-def _is_shared(result: SearchResult) -> bool:
-    """Whether everybody with the same scope would have found the same: nothing was dropped for its finder."""
-    return not any(result.dropped[reason.value] for reason in _OF_THE_ASKER)
+def _dropped(result: SearchResult, reasons: Iterable[DropReason]) -> bool:
+    """Whether the re-check took out a candidate for one of them."""
+    return any(result.dropped[reason.value] for reason in reasons)
 
 
 def documents_of(evidence: tuple[Evidence, ...]) -> frozenset[DocumentRef]:

@@ -1,5 +1,7 @@
 """The whole path of one question, from a verified principal to the last event."""
 
+import time
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 
 from gateway.access.authorizer import Authorizer, DocumentRef
@@ -168,15 +170,16 @@ class Orchestrator:
         then: what is revoked meanwhile ends it.
         """
         asked.session.documents = documents
-        if await self._permissions.cover(asked.context, documents):
-            asked.session.scope = await self.verify(asked.context, documents)
-            return True
+        with asked.trace.stage(Stage.RECHECK):
+            if await self._permissions.cover(asked.context, documents):
+                asked.session.scope = await self.verify(asked.context, documents)
+                return True
         asked.session.documents = frozenset()
         return False
 
     async def _tell(self, asked: _Asked, kept: KeptAnswer) -> None:
         session, trace = asked.session, asked.trace
-        trace.note(told=Told.KEPT.value, model=kept.opening.model)
+        trace.note(told=Told.KEPT.value, model=kept.opening.model, kept_s=round(time.time() - kept.made_at))
         trace.findings = findings_again(kept)
         session.open(meta_of(asked.context, kept.opening, trace.searched, cached=True))
         for start in range(0, len(kept.text), _SLICE_CHARS):
@@ -206,7 +209,12 @@ class Orchestrator:
     async def _read(self, asked: _Asked, seat: Seat) -> None:
         """One member's part: he looks, is told, and reads."""
         session, trace = asked.session, asked.trace
-        opening = await seat.opening()
+        if seat.leads:
+            opening = await seat.opening()
+        else:
+            with trace.stage(Stage.WAIT):
+                opening = await seat.opening()
+            trace.note(made_by=seat.trace.request_id)
         if seat.found_here:
             session.scope = await self.verify(asked.context, session.documents)
         elif not await self._may_see(asked, opening.documents):
@@ -230,7 +238,9 @@ class Orchestrator:
             await self._making.make(flight, asked.session, context, asked.question, reuse.unkept)
             return
         turn = reuse.kept_as if not alone else None
-        async with self._cache.turn(turn, context.deadline, stale) as kept:
+        async with AsyncExitStack() as stack:
+            with flight.trace.stage(Stage.WAIT):
+                kept = await stack.enter_async_context(self._cache.turn(turn, context.deadline, stale))
             if kept is not None:
                 await flight.repeat(kept)
                 return

@@ -13,6 +13,7 @@ from gateway.adapters.objects import open_objects
 from gateway.adapters.sql.sqlite import has_wal_reset_bug
 from gateway.bootstrap import fitness
 from gateway.bootstrap.advice import advice_for, told
+from gateway.bootstrap.answer_store import open_answers
 from gateway.bootstrap.parts import PartsOpener
 from gateway.context import Deadline
 from gateway.errors import (
@@ -90,6 +91,7 @@ class _Examination:
             ("object_store", self._look_at_objects),
             ("journal", self._look_at_journal),
             ("quota", self._look_at_quota),
+            ("answers", self._look_at_answers),
             ("identity", self._look_at_identity),
             ("model", self._look_at_model),
         )
@@ -220,6 +222,19 @@ class _Examination:
         if server.evicts:
             self._warn("quota", "quota_evicts", "Redis drops keys when its memory is full")
         await quota.ping()
+
+    async def _look_at_answers(self) -> None:
+        """Where they are kept. Its Redis is the quota's, which was looked at."""
+        settings = self._settings
+        async with AsyncExitStack() as stack:
+            kept = open_answers(settings, stack) is not None
+        if not kept:
+            self._ok("answers", "none is kept")
+        elif settings.redis_url is None:
+            self._ok("answers", f"kept {settings.answer_cache_ttl_s:g} s in each web process' memory")
+        else:
+            sealed = "not encrypted" if settings.answer_cache_key is None else "encrypted"
+            self._ok("answers", f"kept {settings.answer_cache_ttl_s:g} s in Redis, {sealed}")
 
     async def _look_at_identity(self) -> None:
         pepper = self._opener.pepper() if self._settings.api_key_pepper is not None else None

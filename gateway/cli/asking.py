@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from gateway.cli.options import DEFAULT_URL, AsJson, KnowledgeBase, Token, Url, client, exiting, notes, out
-from gateway.client import GatewayClient, StreamEvent
+from gateway.client import StreamEvent
 
 FAILED = 1
 REFUSED = 3
@@ -32,20 +32,22 @@ def ask(
     conversation: Annotated[
         str | None, typer.Option("--conversation", help="A conversation to go on with.")
     ] = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Have it answered anew: nothing kept is told, or kept of it.")
+    ] = False,
     as_json: AsJson = False,
     url: Url = DEFAULT_URL,
     token: Token = "",
 ) -> int:
     """Ask a question; the answer streams, its sources follow. Exit 3 = refused for want of evidence."""
     with client(url, token) as gateway:
-        return _ask(gateway, question, kb, conversation, as_json)
+        events = gateway.ask(question, knowledge_base=kb, conversation=conversation, fresh=fresh)
+        return _show(events, as_json)
 
 
-def _ask(
-    gateway: GatewayClient, question: str, kb: str | None, conversation: str | None, as_json: bool
-) -> int:
+def _show(events: Iterable[StreamEvent], as_json: bool) -> int:
     last: StreamEvent | None = None
-    for event in gateway.ask(question, knowledge_base=kb, conversation=conversation):
+    for event in events:
         last = event
         if as_json:
             line = {"event": event.name, "id": event.sequence, **event.data}
@@ -62,6 +64,8 @@ def _ask(
         return FAILED
     if last.name != "done":
         return FAILED
+    if not as_json and last.data.get("cached"):
+        notes.print("From the cache; --fresh has it answered anew.")
     return 0 if last.data["status"] == "ANSWERED" else REFUSED
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gateway.admission.capacity import Load
-from gateway.cli.options import AsJson, exiting, out, settings_with
+from gateway.admission.capacity import LEAST_SHORTAGE, Load
+from gateway.cli.options import AsJson, exiting, notes, out, settings_with
 
 if TYPE_CHECKING:
     from gateway.evaluation.demand import Measured, Sizes
@@ -77,7 +77,7 @@ Urls = Annotated[
     list[str] | None, typer.Option("--url", help="A running process, watched for --seconds. Each of several.")
 ]
 Seconds = Annotated[
-    float | None, typer.Option("--seconds", help="How long to watch, or what lies between the files.")
+    float | None, typer.Option("--seconds", help="How long to watch (30), or what lies between the files.")
 ]
 Before = Annotated[
     list[Path] | None, typer.Option("--before", exists=True, dir_okay=False, help="A saved /metrics.")
@@ -120,7 +120,8 @@ def capacity(
     """Predict what a load asks of each part: Little's law for places, tokens a minute for the model.
 
     What isn't given is measured, where --url or --before and --after name a running gateway. Sizes are
-    --places, then that gateway's, then those of the settings (GATEWAY_GENERATION_CONCURRENCY, ...).
+    --places, then that gateway's, then those of the settings (GATEWAY_GENERATION_CONCURRENCY, ...). Limits of
+    calls and tokens (GATEWAY_MODEL_*, GATEWAY_QUOTA_*) are those of this command's own settings.
 
     Shares are of what those before them leave, so no question is in two: generation starts = arrivals
     x (1 - lost) x (1 - hits) x (1 - shared) x (1 - refusals). In use: the mean. Needed: what is enough in
@@ -158,8 +159,8 @@ def capacity(
 def _check(amounts: Sequence[float | None], shortage: float) -> None:
     if not all(amount is None or math.isfinite(amount) for amount in amounts):
         raise typer.BadParameter("an amount is a finite number")
-    if not 0 < shortage <= _MOST_SHORTAGE:
-        raise typer.BadParameter(f"--shortage is above 0 and at most {_MOST_SHORTAGE}")
+    if not LEAST_SHORTAGE <= shortage <= _MOST_SHORTAGE:
+        raise typer.BadParameter(f"--shortage is at least {LEAST_SHORTAGE:g} and at most {_MOST_SHORTAGE}")
 
 
 def _given(options: Mapping[str, float | None]) -> dict[str, Any]:
@@ -198,9 +199,11 @@ def _seen(
     from gateway.evaluation.demand import measured
     from gateway.evaluation.watching import saved, watched
 
+    seconds = seconds or _WATCHED_S
     if urls:
-        return measured(*watched(urls, seconds or _WATCHED_S))
-    return measured(saved(before, after), seconds or _WATCHED_S)
+        notes.print(f"watching for {seconds:g} seconds: {', '.join(urls)}", markup=False)
+        return measured(*watched(urls, seconds))
+    return measured(saved(before, after), seconds)
 
 
 def _load(seen: "Measured | None", inputs: dict[str, Any], shares: dict[str, Any]) -> Load:

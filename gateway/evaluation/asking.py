@@ -141,7 +141,7 @@ def _supported(done: Mapping[str, Any]) -> float | None:
 
 def answer_of(gateway: GatewayClient, knowledge_base: str, question: str) -> tuple[str, Mapping[str, Any]]:
     """The text, and the data of the last event."""
-    events = patiently(lambda: list(gateway.ask(question, knowledge_base=knowledge_base)))
+    events = patiently(lambda: list(gateway.ask(question, knowledge_base=knowledge_base, fresh=True)))
     return _text(events), events[-1].data
 
 

@@ -29,7 +29,7 @@ def forecast(
     of the latter; rates are in the unit that their names end with.
     """
     parts = parts_of(load, sizes)
-    first = bottleneck(parts)
+    first = bottleneck(parts, shortage)
     found: dict[str, Any] = {
         "load": asdict(load),
         "processes": sizes.processes,
@@ -38,6 +38,7 @@ def forecast(
         "model_tokens_per_min": _beside(load.tokens_per_minute, _tokens_seen(seen)),
         "parts": [_part(part, load, shortage, seen) for part in parts],
         "bottleneck": None if first is None else first.name,
+        "serves_per_s": None if first is None else first.serves(shortage),
         "saturates_at_per_s": None if first is None else first.saturates_at,
     }
     if prices is not None:
@@ -96,15 +97,19 @@ _COSTS = {
 }
 _QUESTIONS = ("", "predicted", "measured", "difference")
 _PARTS = ("", "in use", "measured", "difference", "there is", "needed", "serves", "used up at")
+_WHOSE_LIMITS = (
+    "limits of calls and tokens are this command's own settings and options: a gateway doesn't tell its own"
+)
 
 
 def text(found: Mapping[str, Any]) -> str:
-    """Two tables, and the bottleneck."""
+    """Two tables, whose limits these are, and the bottleneck."""
     return "\n".join(
         [
             *_aligned(_QUESTIONS, _of_questions(found)),
             "",
             *_aligned(_PARTS, _of_parts(found)),
+            *([_WHOSE_LIMITS] if "measured" in found else []),
             "",
             _verdict(found),
         ]
@@ -145,8 +150,9 @@ def _of_parts(found: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
 def _verdict(found: Mapping[str, Any]) -> str:
     if found["bottleneck"] is None:
         return "nothing that was looked at has a limit"
-    name, at = found["bottleneck"].replace("_", " "), found["saturates_at_per_s"]
-    return f"bottleneck: {name}, used up at {_number(at)} questions a second"
+    name = found["bottleneck"].replace("_", " ")
+    serves, full = _number(found["serves_per_s"]), _number(found["saturates_at_per_s"])
+    return f"bottleneck: {name}, serves {serves} questions a second, used up at {full}"
 
 
 def _beside_text(pair: Mapping[str, float | None]) -> tuple[str, str, str]:

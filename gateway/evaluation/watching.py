@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx2
 
 from gateway.client import ServerUnreachable
-from gateway.observe.exposition import Growth, Reading, UnusableMetrics
+from gateway.observe.exposition import Course, Growth, Reading, UnusableMetrics
 
 _LOOK_EVERY_S = 0.5
 _PATIENCE_S = 10.0
@@ -15,22 +15,21 @@ _PATIENCE_S = 10.0
 
 def watched(urls: Sequence[str], seconds: float) -> tuple[Growth, float]:
     """Of each process, and how long it was watched. Raises ServerUnreachable and UnusableMetrics."""
-    readings: list[list[Reading]] = [[] for _ in urls]
     with httpx2.Client(timeout=_PATIENCE_S, trust_env=False) as http:
         began = time.monotonic()
+        courses = [Course(_read(http, url)) for url in urls]
         while True:
+            time.sleep(max(0.0, min(_LOOK_EVERY_S, began + seconds - time.monotonic())))
             at = time.monotonic()
-            for url, its in zip(urls, readings, strict=True):
-                its.append(_read(http, url))
-            left_s = began + seconds - time.monotonic()
-            if left_s <= 0:
-                return Growth(readings), at - began
-            time.sleep(min(_LOOK_EVERY_S, left_s))
+            for url, course in zip(urls, courses, strict=True):
+                course.add(_read(http, url))
+            if at >= began + seconds:
+                return Growth(courses), at - began
 
 
 def saved(before: Sequence[Path], after: Sequence[Path]) -> Growth:
     """Two files of each process. Raises UnusableMetrics."""
-    return Growth([[_from(first), _from(last)] for first, last in zip(before, after, strict=True)])
+    return Growth([Course(_from(first), _from(last)) for first, last in zip(before, after, strict=True)])
 
 
 def _read(http: httpx2.Client, url: str) -> Reading:

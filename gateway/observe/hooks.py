@@ -11,6 +11,7 @@ class Stage(StrEnum):
     AUTHORIZE = "authorize"
     BIND = "bind"
     CACHE = "cache"
+    WAIT = "wait"  # for an answer that is being made for somebody else
     EMBED = "embed"
     RETRIEVE = "retrieve"
     RECHECK = "recheck"

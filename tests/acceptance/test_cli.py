@@ -7,6 +7,7 @@ refusals and of broken answers doesn't depend on the parts behind the server, so
 import asyncio
 import contextlib
 import json
+import re
 import signal
 import socket
 from collections.abc import AsyncIterator
@@ -151,12 +152,35 @@ async def test_an_answer_without_an_end_is_never_complete(body: bytes) -> None:
     assert "Traceback" not in asked.err
 
 
+CACHED = (
+    b'event: meta\nid: 1\ndata: {"cached": true}\n\nevent: delta\nid: 2\ndata: {"text": "42 MB"}\n\n'
+    b'event: done\nid: 3\ndata: {"status": "ANSWERED", "citations": [], "cached": true}\n\n'
+)
+
+
+async def test_an_answer_that_was_kept_says_so() -> None:
+    """On stderr, for people; with `--json` the events say it."""
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: %d\r\n\r\n" % len(CACHED)
+    async with answering(head + CACHED) as url:
+        env = {"GATEWAY_URL": url, "GATEWAY_TOKEN": "x"}
+        spoken, written = await asyncio.gather(
+            run_command("ask", QUESTION, env=env), run_command("ask", QUESTION, "--fresh", "--json", env=env)
+        )
+    assert (spoken.code, spoken.out.strip()) == (DONE, "42 MB")
+    assert spoken.err == "From the cache; --fresh has it answered anew.\n"
+    assert (written.code, written.err) == (DONE, "")
+    assert [event.get("cached") for event in written.lines] == [True, None, True]
+
+
 @contextlib.asynccontextmanager
 async def answering(content: bytes) -> AsyncIterator[str]:
     """The address of somebody who says the same to everyone and hangs up."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = re.search(rb"content-length: (\d+)", head.lower())
+        if length:  # who hangs up on a body that is under way resets the connection
+            await reader.readexactly(int(length[1]))
         writer.write(content)
         await writer.drain()
         writer.close()
@@ -458,9 +482,11 @@ async def test_capacity_without_anything_to_measure_is_a_failure(embedded_gatewa
     nobody = ("capacity", "--url", "http://127.0.0.1:1", "--seconds", "0.1")
     reckoned = ("capacity", "--arrivals", "8", "--generation-seconds", "2", "--places", "generation=4")
     ended = await run_commands(watched, nobody, reckoned)
-    codes = [(one.code, one.err.partition(":")[0]) for one in ended]
-    assert codes == [(FAILED, "metrics_unusable"), (FAILED, "server_unreachable"), (DONE, "")]
-    assert "bottleneck: generation, used up at 2 questions a second" in ended[2].out
+    said = [[line.partition(":")[0] for line in one.err.splitlines()] for one in ended]
+    watching = "watching for 0.1 seconds"
+    assert [one.code for one in ended] == [FAILED, FAILED, DONE]
+    assert said == [[watching, "metrics_unusable"], [watching, "server_unreachable"], []]
+    assert "questions a second, used up at 2" in ended[2].out
 
 
 async def test_settings_show_what_is_in_force_and_no_secret() -> None:

@@ -8,7 +8,7 @@ import pytest
 from gateway.adapters.memory.models import Gate, ScriptedModel
 from gateway.evaluation.demand import Measured, measured
 from gateway.evaluation.watching import watched
-from gateway.observe.exposition import Growth, Reading
+from gateway.observe.exposition import Course, Growth, Reading
 from loadtest import repeated
 from tests.harness.serving import serving_world
 from tests.harness.wire import ask, connected
@@ -24,8 +24,8 @@ def world_of(model: ScriptedModel) -> World:
 
 def between(world: World, before: bytes) -> Measured:
     """What the world has counted since, as in one second."""
-    readings = [Reading(text.decode()) for text in (before, world.services.metrics.exposition())]
-    return measured(Growth([readings]), 1.0)
+    readings = (Reading(text.decode()) for text in (before, world.services.metrics.exposition()))
+    return measured(Growth([Course(*readings)]), 1.0)
 
 
 async def test_what_keeps_a_question_from_the_model_is_counted_once_and_nothing_is_left_over() -> None:

@@ -1,5 +1,6 @@
 """The doctor: each finding has a real cause, one part's trouble hides no other's, and no secret is told."""
 
+import base64
 import contextlib
 from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
@@ -81,7 +82,7 @@ async def findings(environment: Mapping[str, str]) -> list[Finding]:
 
 SELF_EXPLAINING = {
     *("ok", "settings_incomplete", "polls_too_seldom", "quota_too_small", "quota_lease_too_short"),
-    "moderation_is_off",
+    *("moderation_is_off", "answer_cache_key"),
     *("production_needs_servers", "workers_need_servers"),
 }
 
@@ -104,7 +105,7 @@ async def test_servers_that_are_well_are_named_with_their_versions(healthy: dict
         assert name in told
     assert {one.part for one in found} == {
         *("settings", "catalog", "embedder", "reranker", "vector_store", "object_store"),
-        *("journal", "quota", "identity", "model"),
+        *("journal", "quota", "answers", "identity", "model"),
     }
     assert not Path(healthy["GATEWAY_DATA_DIR"]).exists(), "looking makes nothing"
 
@@ -230,6 +231,29 @@ async def test_a_folder_is_not_shared_and_may_be_open(healthy: dict[str, str]) -
         ("settings", "warning", "data_dir_open"),
         *BOTH,
     }
+
+
+ANSWER_KEY = base64.b64encode(bytes(range(32))).decode()
+REDIS = {"GATEWAY_REDIS_URL": f"redis://:owner-secret@{NOWHERE}"}
+KEPT: dict[str, tuple[dict[str, str], str]] = {
+    "by_each": ({}, "kept 600 s in each web process' memory"),
+    "nowhere": (REDIS | {"GATEWAY_ANSWER_CACHE_TTL_S": "0"}, "none is kept"),
+    "in_redis": (REDIS, "kept 600 s in Redis, not encrypted"),
+    "sealed": (REDIS | {"GATEWAY_ANSWER_CACHE_KEY": ANSWER_KEY}, "kept 600 s in Redis, encrypted"),
+}
+
+
+@pytest.mark.parametrize(("given", "told"), KEPT.values(), ids=KEPT)
+async def test_it_says_where_answers_are_kept(given: dict[str, str], told: str, tmp_path: Path) -> None:
+    """Also of a Redis that is away."""
+    found = await findings({"GATEWAY_DATA_DIR": str(tmp_path), **given})
+    assert [(one.verdict, one.detail) for one in found if one.part == "answers"] == [(Verdict.OK, told)]
+
+
+async def test_a_key_for_answers_that_is_none(tmp_path: Path) -> None:
+    """A failure, as it is for a start."""
+    found = await findings({"GATEWAY_DATA_DIR": str(tmp_path), "GATEWAY_ANSWER_CACHE_KEY": "owner-secret"})
+    assert complaints(found) == {("answers", "failed", "answer_cache_key")}
 
 
 async def test_settings_that_no_start_accepts(tmp_path: Path) -> None:

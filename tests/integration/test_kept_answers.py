@@ -255,16 +255,32 @@ async def test_a_rollback_brings_an_answer_back_unless_it_was_revoked(revoked: b
     assert (document_id in repr(told.events)) is not revoked
 
 
-async def test_an_answer_that_went_stale_is_made_once_and_then_told_again() -> None:
-    """The fresh one takes its place."""
+async def test_after_a_deletion_an_answer_is_made_once_and_then_told_again() -> None:
+    """Without the document."""
     async with Installation().desk() as desk:
         await desk.world.learn(MORE)
         document_id = document_named(await desk.ask(), "Limits")
-        await desk.world.catalog.revoke("acme", RevocationKind.DOCUMENT, document_id, "leaked", "olga")
+        await desk.world.catalog.delete_document("acme", document_id)
         fresh, again = await desk.ask(), await desk.ask()
-        assert desk.counted("gateway_cache_total", result="stale") == 1
     assert (fresh.cached, again.cached) == (False, True)
     assert document_id not in repr((fresh.events, again.events))
+
+
+async def test_what_lacks_a_revoked_document_is_not_kept() -> None:
+    """The revocation may be lifted, and nothing of the key would tell."""
+    async with Installation().desk() as desk:
+        await desk.world.learn(MORE)
+        document_id = document_named(await desk.ask(), "Limits")
+        revoked = await desk.world.catalog.revoke(
+            "acme", RevocationKind.DOCUMENT, document_id, "a mistake", "olga"
+        )
+        without = [await desk.ask(), await desk.ask()]
+        await desk.world.catalog.lift("acme", revoked.revocation_id)
+        lifted = await desk.ask()
+        assert desk.counted("gateway_cache_writes_total", result="left_out") == 2
+    assert [told.cached for told in without] == [False, False]
+    assert document_id not in repr([told.events for told in without])
+    assert document_id in repr(lifted.events)
 
 
 class Ending:

@@ -155,6 +155,24 @@ async def test_an_answer_that_may_not_be_kept_never_reaches_a_store() -> None:
     assert (store.asked, bench.writes("unfinished")) == (0, 1)
 
 
+async def test_a_probe_whose_asker_has_left_lets_the_next_one_try() -> None:
+    """Nobody knows how it would have gone."""
+    store = Hanging()
+    bench = Bench(store)
+    with anyio.fail_after(PATIENCE_S):
+        for _ in range(3):
+            assert await bench.cache.read(KEY) is None
+        bench.clock.advance(REST_S)
+        with anyio.CancelScope() as scope:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(bench.cache.read, KEY)
+                await anyio.wait_all_tasks_blocked()
+                scope.cancel()
+        assert store.asked == 4
+        assert await bench.cache.read(KEY) is None
+    assert store.asked == 5
+
+
 class Slow(MemoryAnswers):
     """Takes longer to write than a question may wait for it."""
 

@@ -32,7 +32,7 @@ async def test_a_call_that_works_is_made_once_and_settled_as_stated() -> None:
     """One reservation, one settlement, nothing repeated."""
     bench = Bench(working())
     generated = await bench.answer()
-    assert (generated.text, why_unkept(generated, shared=True), await bench.sent()) == (TEXT, "", TEXT)
+    assert (generated.text, why_unkept(generated), await bench.sent()) == (TEXT, "", TEXT)
     assert bench.quota.log == [("reserve", 1, "scripted"), ("settle", 1, STATED)]
     assert bench.trace.facts["models_asked"] == ["scripted"]
     assert bench.counted("gateway_model_retries_total", kind="same_endpoint") == 0
@@ -43,7 +43,7 @@ async def test_a_model_that_declines_in_its_own_words_has_given_no_sure_answer()
     bench = Bench(working("The passages do not ", "mention a price [1]."))
     generated = await bench.answer()
     assert (generated.no_support, generated.sure) == (False, False)
-    assert why_unkept(generated, shared=True) == "unsure"
+    assert why_unkept(generated) == "unsure"
     assert await bench.sent() == "The passages do not mention a price [1]."
 
 
@@ -52,7 +52,7 @@ async def test_a_call_that_fails_before_its_first_text_is_repeated_once(fault: G
     """The failed call is settled before the next one is reserved, under a key of its own."""
     bench = Bench(InTurn(failing(fault), working()))
     generated = await bench.answer()
-    assert (generated.text, why_unkept(generated, shared=True)) == (TEXT, "")
+    assert (generated.text, why_unkept(generated)) == (TEXT, "")
     used = None if type(fault) in {UpstreamFailed, DeadlineExceeded} else 0
     assert bench.quota.log == [
         ("reserve", 1, "first"),
@@ -151,7 +151,7 @@ async def test_the_second_endpoint_is_asked_when_the_first_one_fails(fault: Gate
     first, second = InTurn(failing(fault)), InTurn(working("Second [1]."), name="second")
     bench = Bench(first, second)
     generated = await bench.answer()
-    assert (generated.text, why_unkept(generated, shared=True)) == ("Second [1].", "second_endpoint")
+    assert (generated.text, why_unkept(generated)) == ("Second [1].", "second_endpoint")
     assert [entry[:2] for entry in bench.quota.log] == [
         ("reserve", 1),
         ("settle", 1),

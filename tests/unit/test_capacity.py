@@ -7,6 +7,7 @@ import random
 import pytest
 
 from gateway.admission.capacity import (
+    LEAST_SHORTAGE,
     Load,
     Part,
     Shares,
@@ -57,6 +58,15 @@ def test_what_is_needed_is_enough_and_one_less_is_not(mean: float) -> None:
         assert number - slack == 0 or within(mean, number - 1 - slack) < 1 - shortage
 
 
+@pytest.mark.parametrize("mean", [0.02, 1.0, 399.9, 1e9])
+def test_the_least_shortage_ends_and_what_is_less_is_refused(mean: float) -> None:
+    """1 - 1e-17 is 1, which no sum of probabilities comes to."""
+    assert most_at_once(mean, LEAST_SHORTAGE) >= mean
+    for shortage in (1e-17, 0.0, -1.0, 1.0, math.nan):
+        with pytest.raises(ValueError, match="at least 1e-09"):
+            most_at_once(mean, shortage)
+
+
 def test_nobody_needs_nothing() -> None:
     """No arrivals, no place."""
     assert most_at_once(0, 0.01) == 0
@@ -93,11 +103,11 @@ def test_what_has_no_limit_is_never_used_up() -> None:
     endless, unused = Part("a", "places", 1.0, None), Part("b", "places", 0.0, 5)
     assert (endless.saturates_at, endless.serves(0.01)) == (None, None)
     assert (unused.saturates_at, unused.serves(0.01)) == (None, None)
-    assert bottleneck([endless, unused]) is None
+    assert bottleneck([endless, unused], 0.01) is None
 
 
-def test_the_bottleneck_is_what_is_used_up_first() -> None:
-    """Whatever its unit."""
+def test_the_bottleneck_is_what_serves_least() -> None:
+    """Whatever its unit; one place is often taken long before it always is."""
     load = Load(arrivals=1, generation_s=2, input_tokens=900, output_tokens=100)
     parts = [
         places("generation", 1, 2, 100, 1),
@@ -105,9 +115,13 @@ def test_the_bottleneck_is_what_is_used_up_first() -> None:
         calls_a_minute("calls", load, 6_000),
     ]
     assert [part.saturates_at for part in parts] == pytest.approx([50, 10, 100])
-    first = bottleneck(parts)
+    first = bottleneck(parts, 0.01)
     assert first is not None
     assert first.name == "tokens"
+    lone = places("rerank", 1, 0.01, 1, 1)
+    assert lone.saturates_at == pytest.approx(100)
+    assert bottleneck([*parts, lone], 0.01) is first
+    assert bottleneck([parts[0], lone], 0.01) is lone
 
 
 def test_tokens_of_a_minute_are_what_the_quota_counts() -> None:

@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 from gateway.cli import capacity
 from gateway.client import ServerUnreachable
 from gateway.evaluation.demand import measured
-from gateway.observe.exposition import Growth, Reading, UnusableMetrics
+from gateway.observe.exposition import Course, Growth, Reading, UnusableMetrics
 from gateway.observe.hooks import CacheRead, Made, ModelCall, Retry, Stage
 from gateway.observe.metrics import Metrics
 
@@ -129,8 +129,8 @@ def test_saved_readings_give_the_load_and_what_to_compare_it_with(files: tuple[s
 def test_places_that_were_looked_at_often_enough_are_the_mean_of_what_was_seen() -> None:
     """With fewer looks it is the time that was spent there."""
     first, last = (Reading(counted(questions, 0, 0, 0, 0, 0)) for questions in (1, 9))
-    assert measured(Growth([[first, *[last] * 20]]), 10.0).busy["generation"] == Place.in_use
-    assert measured(Growth([[first, last]]), 10.0).busy["generation"] == 0
+    assert measured(Growth([Course(first, *[last] * 20)]), 10.0).busy["generation"] == Place.in_use
+    assert measured(Growth([Course(first, last)]), 10.0).busy["generation"] == 0
 
 
 def test_what_is_given_is_predicted_and_what_was_measured_stands_beside_it(files: tuple[str, ...]) -> None:
@@ -146,7 +146,33 @@ def test_people_get_tables(files: tuple[str, ...]) -> None:
     said = run(*files, "--hits", "0.45").stdout
     assert "told a kept answer" in said
     assert "+10.0%" in said
-    assert "bottleneck: generation, used up at 5.61 questions a second" in said
+    assert "bottleneck: generation, serves 1.79 questions a second, used up at 5.61" in said
+    assert "limits of calls and tokens are this command's own settings" in said
+
+
+def test_the_bottleneck_is_what_serves_least_not_what_is_used_up_first() -> None:
+    """One place that is seldom taken is too few long before 32 that are taken long; nothing was measured, so
+    there is no gateway whose limits could be others.
+    """
+    load = ("--arrivals", "10", "--rerank-seconds", "0.01", "--generation-seconds", "0.5")
+    sizes = ("--places", "rerank=1", "--places", "generation=32")
+    found = reckoned(*load, *sizes)
+    assert found["bottleneck"] == "rerank"
+    rerank, generation = part(found, "rerank"), part(found, "generation")
+    assert found["serves_per_s"] == rerank["serves_per_s"]
+    assert found["saturates_at_per_s"] == rerank["saturates_at_per_s"] == pytest.approx(100)
+    assert generation["saturates_at_per_s"] == pytest.approx(64)
+    said = run(*load, *sizes).stdout
+    assert "bottleneck: rerank, serves 14.9 questions a second, used up at 100" in said
+    assert "own settings" not in said
+
+
+def test_a_very_small_shortage_is_reckoned_and_a_smaller_one_refused() -> None:
+    """Below it the arithmetic would not end; who asks is told where it begins."""
+    assert run("--arrivals", "1", "--generation-seconds", "4", "--shortage", "1e-9").exit_code == 0
+    found = run("--arrivals", "1", "--generation-seconds", "4", "--shortage", "9e-10")
+    assert found.exit_code == 2
+    assert "--shortage is at least 1e-09" in found.output
 
 
 def test_processes_are_read_one_by_one(files: tuple[str, ...]) -> None:
@@ -170,6 +196,7 @@ def test_processes_are_read_one_by_one(files: tuple[str, ...]) -> None:
         "--arrivals 1 --shortage 0",
         "--arrivals 1 --shortage 0.7",
         "--arrivals 1 --shortage nan",
+        "--arrivals 1 --generation-seconds 4 --shortage 1e-17",
         "--arrivals 1 --places generation",
         "--arrivals 1 --places generation=0",
         "--arrivals 1 --places kitchen=4",
@@ -193,6 +220,8 @@ def test_a_gateway_that_does_not_answer_is_a_failure() -> None:
     """Not a prediction of nothing."""
     found = run("--url", "http://127.0.0.1:9", "--seconds", "1")
     assert isinstance(found.exception, ServerUnreachable)
+    assert found.stderr == "watching for 1 seconds: http://127.0.0.1:9\n"
+    assert found.stdout == ""
     assert isinstance(run("--url", "no address", "--seconds", "1").exception, ServerUnreachable)
 
 

@@ -58,9 +58,9 @@ def generated(**changes: object) -> Generated:
 
 def test_only_an_answer_that_rests_on_evidence_may_be_kept() -> None:
     """Neither one that may be none nor one that cites nothing serves anybody else."""
-    assert why_unkept(generated(), shared=True) == ""
-    assert why_unkept(generated(sure=False), shared=True) == "unsure"
-    assert why_unkept(generated(cited=()), shared=True) == "uncited"
+    assert why_unkept(generated()) == ""
+    assert why_unkept(generated(sure=False)) == "unsure"
+    assert why_unkept(generated(cited=())) == "uncited"
 
 
 @pytest.mark.parametrize(

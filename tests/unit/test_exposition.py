@@ -1,16 +1,22 @@
 """Readings of /metrics: what grew between two of them, and readings that say nothing."""
 
+import weakref
+
 import pytest
 
-from gateway.observe.exposition import Growth, Reading, UnusableMetrics
+from gateway.observe.exposition import Course, Growth, Reading, UnusableMetrics
 
 
 def reading(*lines: str) -> Reading:
     return Reading("".join(f"{line}\n" for line in lines))
 
 
+def gauge(value: int) -> Reading:
+    return reading("# TYPE in_use gauge", f"in_use {value}")
+
+
 def growth(before: Reading, *later: Reading) -> Growth:
-    return Growth([[before, *later]])
+    return Growth([Course(before, *later)])
 
 
 def test_a_counter_grows_by_what_came_in_between() -> None:
@@ -23,7 +29,7 @@ def test_a_counter_grows_by_what_came_in_between() -> None:
 
 def test_processes_are_added_up() -> None:
     """Each by its own readings."""
-    both = Growth([[reading("calls_total 1"), reading("calls_total 5")]] * 2)
+    both = Growth([Course(reading("calls_total 1"), reading("calls_total 5"))] * 2)
     assert both.of("calls_total") == 8
     assert both.processes == 2
 
@@ -37,14 +43,36 @@ def test_a_histogram_has_the_mean_of_what_came_in_between() -> None:
 
 def test_a_gauge_has_the_mean_of_all_looks() -> None:
     """Added up over processes; the least of them for sizes; None where one of them hasn't got it."""
-    one = [reading(f"in_use {value}") for value in (1, 2, 6)]
-    other = [reading(f"in_use {value}") for value in (4, 4, 4)]
+    one = Course(*(gauge(value) for value in (1, 2, 6)))
+    other = Course(*(gauge(value) for value in (4, 4, 4)))
     both = Growth([one, other])
     assert both.level("in_use") == 7
     assert both.least("in_use") == 4
     assert both.looks == 3
-    assert Growth([one, [reading("x 1"), reading("x 1")]]).level("in_use") is None
-    assert Growth([one, [reading("x 1"), reading("x 1")]]).least("in_use") is None
+    without = Course(reading("x 1"), reading("x 1"))
+    assert Growth([one, without]).level("in_use") is None
+    assert Growth([one, without]).least("in_use") is None
+    assert growth(gauge(1), reading("x 1")).level("in_use") is None
+
+
+def test_a_level_is_that_of_all_series_with_these_labels() -> None:
+    """Added up, also where one of them comes later; a counter has none."""
+    first = reading("# TYPE in_use gauge", 'in_use{name="a",of="x"} 2', 'in_use{name="b"} 50')
+    last = reading("# TYPE in_use gauge", 'in_use{name="a",of="x"} 4', 'in_use{name="a",of="y"} 6')
+    assert growth(first, last).level("in_use", name="a") == 6
+    calls = reading("# TYPE calls_total counter", "calls_total 7")
+    assert growth(calls, calls).level("calls_total") is None
+
+
+def test_what_lies_between_the_first_look_and_the_last_is_not_kept() -> None:
+    """However long it is watched, there are two readings of a process in memory."""
+    course, between = Course(gauge(1)), gauge(2)
+    course.add(between)
+    gone = weakref.ref(between)
+    del between
+    course.add(gauge(6))
+    assert gone() is None
+    assert Growth([course]).level("in_use") == 3
 
 
 @pytest.mark.parametrize(

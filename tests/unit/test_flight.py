@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import anyio
 import pytest
+from structlog.testing import capture_logs
 
 from gateway.adapters.memory.models import Gate
 from gateway.answer.cache import AnswerKey
@@ -240,7 +241,7 @@ async def test_a_late_member_gives_the_making_his_time() -> None:
         await board.make(flight)
 
     with anyio.fail_after(PATIENCE_S):
-        async with board.seat(seconds=20, make=make) as first:
+        async with board.seat(seconds=40, make=make) as first:
             await first.opening()
             async with board.seat(seconds=60), board.seat(seconds=10):
                 left_s = flights[0].cancel_scope.deadline - anyio.current_time()
@@ -286,13 +287,71 @@ async def test_time_of_the_leader_ends_only_his_part() -> None:
     gate = board.before_opening = Gate()
     board.fails_first = DeadlineExceeded("retrieval")
     with anyio.fail_after(PATIENCE_S):
-        async with board.seat(seconds=0.01) as leader, board.seat() as follower:
+        async with board.seat(seconds=0.3) as leader, board.seat(seconds=0.5) as follower:
             await gate.reached.wait()
+            await anyio.sleep(0.3)  # his time
             gate.release.set()
             with pytest.raises(DeadlineExceeded):
                 await leader.opening()
             with pytest.raises(LeftAlone):
                 await follower.opening()
+
+
+async def test_who_has_much_more_time_begins_a_making_of_his_own() -> None:
+    """What runs in one that was begun with little knows no other time."""
+    board = Board("one")
+    gate = board.before_opening = Gate()
+    with anyio.fail_after(PATIENCE_S):
+        async with board.seat(seconds=20) as short, board.seat(seconds=60) as long, board.seat() as third:
+            assert (short.leads, long.leads, third.leads) == (True, True, False)
+            gate.release.set()
+            assert await read(long) == await read(third) == "one"
+
+
+async def test_nobody_joins_a_making_that_is_giving_back_what_it_held() -> None:
+    """The last one has left it, and it takes its time to close its call."""
+    board = Board("one")
+    begun, closing, closed = anyio.Event(), anyio.Event(), anyio.Event()
+
+    async def make(flight: Flight) -> None:
+        begun.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            with anyio.CancelScope(shield=True):
+                closing.set()
+                await closed.wait()
+
+    async def leaves(scope: anyio.CancelScope) -> None:
+        with scope:
+            async with board.seat(make=make) as seat:
+                await seat.opening()
+
+    scope = anyio.CancelScope()
+    with anyio.fail_after(PATIENCE_S):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(leaves, scope)
+            await begun.wait()
+            scope.cancel()
+            await closing.wait()
+            async with board.seat() as late:
+                assert late.leads
+                assert await read(late) == "one"
+            closed.set()
+
+
+async def test_a_defect_behind_the_landing_is_written_down() -> None:
+    """Everybody has his answer by then, and nobody is there to raise it."""
+    board = Board("one")
+
+    async def make(flight: Flight) -> None:
+        await board.make(flight)
+        raise ZeroDivisionError
+
+    with capture_logs() as said, anyio.fail_after(PATIENCE_S):
+        async with board.seat(make=make) as seat:
+            assert await read(seat) == "one"
+    assert [line["event"] for line in said if line["log_level"] == "error"] == ["answer.defect"]
 
 
 PARTS = [Overloaded("generation", retry_after_ms=1), DeadlineExceeded("retrieval"), UpstreamFailed()]

@@ -200,7 +200,8 @@ class GovernanceRows(ImportRows, AccessRows):
         if stored != moved.acl_class:
             counted = self._terms.setdefault((plan.tenant, plan.kb_id, plan.kb_revision), {})
             lexicon.move(counted, stored, replace(terms, validity=moved.validity))
-        kb.acl_revision += self._classes_in_use(kb) != used
+        moved_class = stored != moved.acl_class  # others find it now, or do no longer
+        kb.acl_revision += moved_class or self._classes_in_use(kb) != used
 
     async def distrust_moves(self, claim: TaskClaim) -> None:
         task = self._tasks[claim.task_id]

@@ -229,7 +229,8 @@ def finish(connection: Connection, claim: TaskClaim, plan: ReleasePlan, terms: C
         lexicon.move(connection, plan.kb_revision, stored.acl_class, counted)
     before = replace(document, acl_class=stored.acl_class, approval=stored.approval)
     manifests.change(connection, plan.release_id, gone=entries_of([before]), come=entries_of([document]))
-    if classes.in_use(connection, kb.tenant, kb.kb_id) != used:
+    moved = stored.acl_class != document.acl_class  # others find it now, or do no longer
+    if moved or classes.in_use(connection, kb.tenant, kb.kb_id) != used:
         classes.bump_revision(connection, kb.kb_id)
 
 

@@ -22,8 +22,8 @@ from gateway.stream.protocol import Usage
 @dataclass(frozen=True, slots=True)
 class Generated:
     """A finished call. ``cited`` holds evidence numbers in order of first use; an answer of another than the
-    first choice of endpoints is ``second_choice``; ``degraded`` says that a stage before it was skipped, and
-    ``sure`` whether it is taken for an answer to the question.
+    first choice of endpoints is ``second_choice``; ``sure`` says whether it is taken for an answer to the
+    question.
     """
 
     text: str
@@ -33,7 +33,6 @@ class Generated:
     finish_reason: str
     no_support: bool
     second_choice: bool = False
-    degraded: bool = False
     sure: bool = True
 
 

@@ -3,7 +3,9 @@
 A store that fails, hangs or holds rubbish costs a question the time of one cap, and then nothing for a while.
 """
 
+import asyncio
 import time
+import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Protocol, TypeVar
@@ -19,9 +21,13 @@ from gateway.observe.hooks import CacheRead, Hooks
 
 _T = TypeVar("_T")
 
-#: of the time that is left, what a member may wait for the answer of another process
-_WAIT_SHARE = 0.5
+#: of the time that is left, what a member may wait for the answer of another process: if it doesn't come he
+#: needs the rest for one of his own
+_WAIT_SHARE = 0.25
 _LOOK_EVERY_S = 0.05
+#: a claim lasts that long, and is renewed while its answer is made: who dies, or can't give it back, is not
+#: waited for any longer
+_CLAIM_S, _RENEW_EVERY_S = 2.0, 0.5
 #: what a writing may take: its asker has read the answer by then
 _KEEP_CAP_S = 1.0
 
@@ -99,13 +105,18 @@ class AnswerCache:
         if key is None:
             yield None
             return
-        kept = None
+        kept, renewing = None, None
+        owner = f"{self._owner}/{uuid.uuid4().hex}"  # no making ends the claim of another one
         try:
             with suppress(StoreUnavailable, Damaged):
-                kept = await self._elsewhere(key.digest, deadline, stale)
+                kept = await self._elsewhere(key.digest, owner, deadline, stale)
+            if kept is None:
+                renewing = asyncio.get_running_loop().create_task(self._renew(key.digest, owner))
             yield kept
         finally:
-            await self._give_up(key.digest)
+            if renewing is not None:
+                renewing.cancel()
+            await self._give_up(key.digest, owner)
 
     async def _read(self, digest: str) -> KeptAnswer | None:
         content = await self._asked(lambda: self._store.read(digest))
@@ -132,12 +143,11 @@ class AnswerCache:
         return self._refusal_ttl_s if kept.ending.reasons else self._ttl_s
 
     async def _elsewhere(
-        self, digest: str, deadline: Deadline, stale: KeptAnswer | None
+        self, digest: str, owner: str, deadline: Deadline, stale: KeptAnswer | None
     ) -> KeptAnswer | None:
         last_look = Deadline.after(deadline.remaining() * _WAIT_SHARE * 1000)
-        ttl_s = max(deadline.remaining(), _LOOK_EVERY_S)
         while True:
-            claimed = await self._asked(lambda: self._store.claim(digest, self._owner, ttl_s))
+            claimed = await self._asked(lambda: self._store.claim(digest, owner, _CLAIM_S))
             kept = await self._read(digest)  # it may have come between the last look and the claim
             if kept is not None and kept != stale:
                 return kept
@@ -145,10 +155,17 @@ class AnswerCache:
                 return None
             await anyio.sleep(_LOOK_EVERY_S)
 
-    async def _give_up(self, digest: str) -> None:
+    async def _renew(self, digest: str, owner: str) -> None:
+        """Without the claim of another one: who had to make it beside the claim's owner renews nothing."""
+        while True:
+            await anyio.sleep(_RENEW_EVERY_S)
+            with suppress(StoreUnavailable):
+                await self._asked(lambda: self._store.claim(digest, owner, _CLAIM_S))
+
+    async def _give_up(self, digest: str, owner: str) -> None:
         with anyio.CancelScope(shield=True):
             try:
-                await self._asked(lambda: self._store.unclaim(digest, self._owner))
+                await self._asked(lambda: self._store.unclaim(digest, owner))
             except StoreUnavailable:
                 return  # it ends by itself
 

@@ -8,7 +8,7 @@ from gateway.access.authorizer import DocumentRef
 from gateway.answer.cache import Damaged
 from gateway.answer.evidence import RefusalReason
 from gateway.answer.outcome import Ending, KeptAnswer, Opening
-from gateway.answer.reuse.members import Members
+from gateway.answer.reuse.strict_json import Members
 from gateway.stream.protocol import CitedSource, Searched, Source, Usage
 
 _FORMAT = 1

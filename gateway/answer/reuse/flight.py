@@ -136,13 +136,15 @@ class Flight:
         self._ending = ending
         self._news.ring()
 
-    def fail(self, failure: Exception) -> None:
+    def fail(self, failure: Exception) -> bool:
         """Every member gets it, behind the text that came before it; a landed flight can't fail any more."""
-        if self._ending is None:
-            self._failure = failure
-            # a defect is logged by whoever raises it, and is looked for where it was; its kin is told by code
-            self._failed_at = None if isinstance(failure, GatewayError) else failure.__traceback__
+        if self._ending is not None:
+            return False
+        self._failure = failure
+        # a defect is logged by whoever raises it, and is looked for where it was; its kin is told by code
+        self._failed_at = None if isinstance(failure, GatewayError) else failure.__traceback__
         self._news.ring()
+        return True
 
     def cancel(self, reason: CloseReason) -> bool:
         if self._cut_short is not None:
@@ -169,10 +171,13 @@ class Flight:
 
     # -- what the board does ---------------------------------------------------------------------
 
-    @property
-    def joinable(self) -> bool:
-        """Not when it is cut short, also by its deadline, nor when it has brought up what isn't shared."""
-        return not self.cancel_scope.cancel_called and (self._opening is None or self._opening.shared)
+    def takes(self, deadline: Deadline) -> bool:
+        """Nobody when it is cut short, also by its deadline, or has brought up what isn't shared. Nor whoever
+        has more than twice its time: what was begun before he came knows no other, and may end with it.
+        """
+        if self.cancel_scope.cancel_called or deadline.remaining() > 2 * self.deadline.remaining():
+            return False
+        return self._opening is None or self._opening.shared
 
     def join(self, session: Session, deadline: Deadline) -> "Seat":
         """The first one leads. His session ends with the flight when that is cut short for all."""

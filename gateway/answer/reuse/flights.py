@@ -9,11 +9,14 @@ import anyio
 from gateway.answer.cache import AnswerKey
 from gateway.answer.reuse.flight import Flight, Seat
 from gateway.context import Deadline
+from gateway.observe.logging import get_logger
 from gateway.observe.trace import Trace
 from gateway.stream.session import Session
 
 #: the last member waits that long for a making to give back what it holds
 _LAND_S = 5.0
+
+_log = get_logger("answers")
 
 #: steps 8-16, told in a flight; returns when nothing is left to do
 Make = Callable[[Flight], Awaitable[None]]
@@ -35,7 +38,7 @@ class Flights:
         Leaving it as the last one cancels what still runs, and waits until that has given everything back.
         """
         flight = None if key is None else self._flying.get(key)
-        if flight is None or not flight.joinable:
+        if flight is None or not flight.takes(deadline):
             flight = self._begin(key, trace, deadline, make)
         seat = flight.join(session, deadline)
         try:
@@ -60,7 +63,8 @@ class Flights:
             with flight.cancel_scope:
                 await make(flight)
         except Exception as failure:  # noqa: BLE001 - each member raises it, where his own last frame tells it
-            flight.fail(failure)
+            if not flight.fail(failure):  # after the landing nobody is there to raise it
+                _log.exception("answer.defect", request_id=flight.trace.request_id)
         finally:
             if key is not None and self._flying.get(key) is flight:
                 del self._flying[key]

@@ -11,6 +11,7 @@ class Unkept(StrEnum):
     NO_STORE = "no_store"  # the client said so
     RELATIVE_TIME = "relative_time"  # it was asked about now
     NOT_SHARED = "not_shared"  # what was found depends on who asked
+    LEFT_OUT = "left_out"  # a passage was, that may come back without a new release
     SECOND_ENDPOINT = "second_endpoint"
     DEGRADED = "degraded"  # a stage before it was skipped
     UNFINISHED = "unfinished"  # ended by its length, or by something else than the model
@@ -21,23 +22,23 @@ class Unkept(StrEnum):
     UNAVAILABLE = "unavailable"  # the store didn't take it
 
 
-def why_unkept(generated: Generated, *, shared: bool) -> str:
-    """'' when it may be kept."""
+def why_found_unkept(*, shared: bool, complete: bool, degraded: bool) -> str:
+    """'' when nothing about its search keeps an answer, or a refusal, from being kept."""
+    if not shared:
+        return Unkept.NOT_SHARED.value
+    if not complete:
+        return Unkept.LEFT_OUT.value
+    return Unkept.DEGRADED.value if degraded else ""
+
+
+def why_unkept(generated: Generated) -> str:
+    """'' when nothing about its model call keeps an answer from being kept."""
     whole = generated.finish_reason == "stop"
     rules = (
-        (not shared, Unkept.NOT_SHARED),
         (generated.second_choice, Unkept.SECOND_ENDPOINT),
-        (generated.degraded, Unkept.DEGRADED),
         (not whole, Unkept.UNFINISHED),
         (generated.unknown_citations > 0, Unkept.ALTERED),
         (not generated.sure and not generated.no_support, Unkept.UNSURE),
         (not generated.cited and not generated.no_support, Unkept.UNCITED),
     )
     return next((reason.value for broken, reason in rules if broken), "")
-
-
-def why_refusal_unkept(*, degraded: bool, shared: bool) -> str:
-    """As ``why_unkept``, of a refusal before any model was asked."""
-    if not shared:
-        return Unkept.NOT_SHARED.value
-    return Unkept.DEGRADED.value if degraded else ""
