@@ -103,10 +103,8 @@ _SOAK = {"test_doctor_moves", "test_hostile_names", "test_restore_losses", "test
 #: modules that need a store of rows for what they are about once: all else of them runs on twins, and
 #: ``make soak`` runs all of it on Lite
 _ONCE_ON_LITE = {
-    "test_import_damage": "test_an_original_that_is_put_again_meanwhile_is_imported",
-    "test_import_release": "test_only_changed_texts_are_embedded_again",
+    **dict.fromkeys(("test_import_damage", "test_import_release", "test_class_mover"), "none of them"),
     "test_release_isolation": "test_building_a_revision_never_changes_the_active_one",
-    "test_class_mover": "test_a_narrowing_hides_a_document_at_once_and_its_rows_follow",
     "test_cleanup": "test_a_deleted_document_leaves_nothing_behind",
     "test_reclaim": "test_rows_of_a_killed_worker_go",
     "test_release_moments": "test_a_rollback_brings_nothing_back_that_was_revoked",
@@ -124,17 +122,18 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks what takes long, so that ``make test`` stays under a quarter of an hour on two cores.
 
-    Of a contract suite the production part is asked each thing once; what else it is asked with, the others
-    are, and it is in the soak.
+    Of a contract suite the parts with a database or a server are asked each thing once; what else there is to
+    ask with, the twins are asked, and the soak asks all of them.
     """
     asked = set()
     for item in items:
         module = item.path.stem
-        on_servers = "servers" in item.name.partition("[")[2].rstrip("]").split("-")
-        on_lite = "real" in item.name.partition("[")[2].rstrip("]").split("-")
+        parts = item.name.partition("[")[2].rstrip("]").split("-")
+        on_servers, on_lite = "servers" in parts, "real" in parts
         again = on_lite and not item.name.startswith(_ONCE_ON_LITE.get(module, "test_"))
-        if on_lite and item.path.parent.name == "contract":
-            question = (module, item.name.partition("[")[0])
+        asked_of = next((part for part in ("embedded", "real") if part in parts), None)
+        if asked_of and item.path.parent.name == "contract":
+            question = (module, item.name.partition("[")[0], asked_of)
             again = question in asked
             asked.add(question)
         if again or module in _SOAK or (module in _SOAK_ON_SERVERS and on_servers):

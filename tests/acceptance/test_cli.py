@@ -96,6 +96,7 @@ async def test_an_answer_streams_and_names_its_sources(gateway: GatewayProcess, 
     assert sources.strip() == "[1] Limits > Uploads (limits.md, version 1)"
 
 
+@pytest.mark.soak
 async def test_events_come_one_a_line(gateway: GatewayProcess, stub: ModelStub) -> None:
     """`--json`: the events of the wire, in their order, Chinese as it is."""
     stub.script(reply="上限是 42 megabytes [1].")
@@ -416,6 +417,7 @@ async def told_of(env: dict[str, str], *command: str) -> Finished:
     return done
 
 
+@pytest.mark.soak
 async def test_documents_and_tasks_can_be_looked_at(embedded_gateway: GatewayProcess) -> None:
     """Each for people and for programs, with the ids whole however narrow the terminal is."""
     env = told(embedded_gateway, "ingest") | {"COLUMNS": "20"}

@@ -91,6 +91,7 @@ def codes(compared: Compared) -> list[str]:
     return [found.code for found in compared.discrepancies]
 
 
+@pytest.mark.soak
 @pytest.mark.asyncio(loop_scope="module")
 async def test_an_installation_that_is_well_agrees_with_itself(here: Installation) -> None:
     """Everything was looked at, and nothing was found."""

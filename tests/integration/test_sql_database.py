@@ -212,6 +212,7 @@ async def test_a_write_is_seen_by_the_very_next_question(
     assert counting.reads == 1000
 
 
+@pytest.mark.soak
 async def test_a_revocation_is_never_missed(counting: _Counting) -> None:
     """Revoked and lifted a hundred times: each question knows, while others ask all the time."""
     catalog = SqlCatalog(counting)
