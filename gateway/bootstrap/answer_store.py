@@ -4,12 +4,10 @@ from contextlib import AsyncExitStack
 
 from gateway.adapters.memory.answers import MemoryAnswers
 from gateway.answer.cache import AnswerStore
+from gateway.answer.reuse.caching import KEEP_CAP_S
 from gateway.answer.reuse.forgetting import Forgetting
 from gateway.answer.reuse.sealed import Seal, SealedAnswers
 from gateway.settings import Settings
-
-#: how long Redis may take for a writing, which nobody waits for; what a question waits for ends sooner
-_PATIENCE_MS = 1000
 
 
 def open_answers(settings: Settings, stack: AsyncExitStack) -> AnswerStore | None:
@@ -24,7 +22,8 @@ def open_answers(settings: Settings, stack: AsyncExitStack) -> AnswerStore | Non
     from gateway.adapters.redis.answers import RedisAnswers
 
     url = settings.redis_url.get_secret_value()
-    patience_ms = max(_PATIENCE_MS, settings.answer_cache_cap_ms)
+    # as long as a writing may take; what a question waits for ends sooner
+    patience_ms = max(round(KEEP_CAP_S * 1000), settings.answer_cache_cap_ms)
     answers = RedisAnswers(url, settings.answer_cache_bytes, patience_ms)
     stack.push_async_callback(answers.aclose)
     return answers if seal is None else SealedAnswers(answers, seal)

@@ -28,8 +28,8 @@ _LOOK_EVERY_S = 0.05
 #: a claim lasts that long, and is renewed while its answer is made: who dies, or can't give it back, is not
 #: waited for any longer
 _CLAIM_S, _RENEW_EVERY_S = 2.0, 0.5
-#: what a writing may take: its asker has read the answer by then
-_KEEP_CAP_S = 1.0
+#: what a writing may take: its asker has read the answer by then, only the record of his request waits
+KEEP_CAP_S = 1.0
 
 
 class EntryForm(Protocol):
@@ -133,7 +133,7 @@ class AnswerCache:
         ttl_s = self._ttl_of(kept)
         try:
             taken = await self._asked(
-                lambda: self._store.write(digest, content, ttl_s, documents), max(self._cap_s, _KEEP_CAP_S)
+                lambda: self._store.write(digest, content, ttl_s, documents), max(self._cap_s, KEEP_CAP_S)
             )
         except StoreUnavailable:
             return Unkept.UNAVAILABLE.value
@@ -178,7 +178,6 @@ class AnswerCache:
                 answer = await step()
                 trial.succeeded()
                 return answer
-            trial.failed()
             raise StoreUnavailable
         except StoreUnavailable:
             trial.failed()
