@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from gateway.client import ApiError, GatewayClient, ServerUnreachable, StreamEvent
+from gateway.errors import DeadlineExceeded, GatewayError, Rejection, Unavailable
 from gateway.evaluation.filling import source_of
 from gateway.evaluation.gateways import Target
 from gateway.evaluation.labelled import Question
@@ -22,6 +23,14 @@ DEPTH = 50
 _TRIES = 4
 _PAUSE_S = 0.5
 _PASSING = frozenset({429, 503, 504})
+
+
+def _codes(kind: type[GatewayError]) -> frozenset[str]:
+    return frozenset({kind.code}).union(*map(_codes, kind.__subclasses__()))
+
+
+#: the same, as the end of a stream that had begun says it
+_PASSING_CODES = frozenset().union(*map(_codes, (Rejection, Unavailable, DeadlineExceeded)))
 _MARKER = re.compile(r"\[\d+\]")
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 _PUNCTUATION = frozenset(string.punctuation)
@@ -141,8 +150,15 @@ def _supported(done: Mapping[str, Any]) -> float | None:
 
 def answer_of(gateway: GatewayClient, knowledge_base: str, question: str) -> tuple[str, Mapping[str, Any]]:
     """The text, and the data of the last event."""
-    events = patiently(lambda: list(gateway.ask(question, knowledge_base=knowledge_base, fresh=True)))
+    events = patiently(
+        lambda: list(gateway.ask(question, knowledge_base=knowledge_base, fresh=True)), _cut_off
+    )
     return _text(events), events[-1].data
+
+
+def _cut_off(events: Sequence[StreamEvent]) -> bool:
+    """Whether it ended for want of something that may be there again in a moment."""
+    return events[-1].name == "error" and events[-1].data.get("code") in _PASSING_CODES
 
 
 def _text(events: Sequence[StreamEvent]) -> str:
@@ -162,14 +178,16 @@ def timed(call: Callable[[], A]) -> tuple[A, float]:
     return found, round((time.perf_counter() - began) * 1000, 2)
 
 
-def patiently(call: Callable[[], A]) -> A:
+def patiently(call: Callable[[], A], vain: Callable[[A], bool] = lambda _: False) -> A:
     """Asks again where the gateway is too busy just now, or has just closed an idle connection.
 
-    Raises ApiError, ServerUnreachable.
+    ``vain``: whether what came is no more than that. Raises ApiError, ServerUnreachable.
     """
     for _ in range(_TRIES - 1):
         try:
-            return call()
+            found = call()
+            if not vain(found):
+                return found
         except ApiError as error:
             if error.status not in _PASSING:
                 raise

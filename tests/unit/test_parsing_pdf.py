@@ -298,18 +298,18 @@ def test_scans_need_text_recognition() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "reason"),
+    ("made", "reason"),
     [
-        (b"%PDF-1.7\nno more", "corrupt"),
-        (b"", "corrupt"),
-        (pdf.drawn(lambda canvas: None), "blank"),
-        (pdf.drawn(*[lambda canvas: None] * 3_001), "too_complex"),
+        (lambda: b"%PDF-1.7\nno more", "corrupt"),
+        (lambda: b"", "corrupt"),
+        (lambda: pdf.drawn(lambda canvas: None), "blank"),
+        (lambda: pdf.drawn(*[lambda canvas: None] * 3_001), "too_complex"),
     ],
     ids=["corrupt", "empty", "blank", "pages"],
 )
-def test_what_cannot_be_read_is_refused_with_its_reason(content: bytes, reason: str) -> None:
+def test_what_cannot_be_read_is_refused_with_its_reason(made: Callable[[], bytes], reason: str) -> None:
     """Damage, nothing at all, empty pages, too many pages."""
-    assert refusal(content) == reason
+    assert refusal(made()) == reason
 
 
 def test_a_file_cut_short_is_refused_or_read_as_far_as_it_goes() -> None:
