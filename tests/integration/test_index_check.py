@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from gateway.adapters.memory.vectors import MemoryVectors
 from loadtest.index_check import checked, options
@@ -54,6 +55,7 @@ def test_a_share_of_the_rows_is_permitted_and_the_same_seed_gives_the_same_rows(
     assert np.array_equal(one.words, other.words)
 
 
+@pytest.mark.soak
 async def test_a_small_run_finds_every_row_on_lite(tmp_path: Path) -> None:
     """Written, read by one and by eight callers, and summed up; nothing is said about time."""
     chosen = options(["--dimension", "16", "--queries", "16", "--rounds", "1", "--warm-up", "1"])

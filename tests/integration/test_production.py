@@ -187,7 +187,8 @@ async def production(
     folder = tmp_path_factory.mktemp("production")
     async with AsyncExitStack() as stack:
         worker = await stack.enter_async_context(migrated.importing(folder))
-        gateway = await stack.enter_async_context(migrated.serving(folder, "--workers", "2"))
+        serving = migrated.serving(folder, "--workers", "2", GATEWAY_RETRIEVAL_MODE="auto")
+        gateway = await stack.enter_async_context(serving)
         await gateway.learn(TEXT)
         yield Production(migrated, gateway, folder, worker, stack)
         assert await gateway.stop() == 0
