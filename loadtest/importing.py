@@ -45,6 +45,12 @@ def options(given: list[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(given)
 
 
+def write_pages(folder: Path, chosen: argparse.Namespace) -> None:
+    for name, text in pages(chosen.pages, chosen.page_bytes, chosen.seed):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
+
 def pages(count: int, page_bytes: int, seed: int) -> Iterator[tuple[str, str]]:
     """``(name, Markdown)``: sections, lists and tables of the samples' words; no two paragraphs are alike."""
     words = sorted({w for d in load_samples().documents for w in d.read().decode().split() if w.isalpha()})
@@ -186,9 +192,7 @@ async def main(chosen: argparse.Namespace) -> int:
     frame = Frame("loadtest.importing")
     with tempfile.TemporaryDirectory() as home:
         folder = Path(home) / "pages"
-        for name, text in pages(chosen.pages, chosen.page_bytes, chosen.seed):
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_text(text)
+        write_pages(folder, chosen)
         steps = await measured(folder, Path(home) / "gateway", chosen.jobs)
         found = report(steps, await asyncio.to_thread(alone, folder), chosen)
     whole = frame.filled(found)

@@ -103,6 +103,8 @@ async def test_three_workers(tmp_path: Path, count: int, side: Servers, evidence
         releases = [tuple(row) for row in await connection.fetch(RELEASES)]
     finally:
         await connection.close()
+    # 2.3.5 has acknowledged and stored some deletes that its reading side shows only once it loads again
+    side.milvus.restart()
     endpoint = Endpoint(side.milvus.uri, "")
     store = MilvusStore(lambda: endpoint, server_layout)
     try:
