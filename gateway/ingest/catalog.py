@@ -1,6 +1,7 @@
 """The port to the import side of the catalog: tasks, versions, manifests, releases.
 
-Each method is one transaction. Methods that take a claim raise StaleFence when another worker holds
+Each method is one transaction, or, where nobody can see it half done, several short ones: a revocation
+waits for none that is long. Methods that take a claim raise StaleFence when another worker holds
 the task by now, and every method raises CatalogUnavailable when the catalog can't answer. An ``act`` is
 kept together with what it changes: its audit entry, and under its key the answer (see ``Act``).
 """
@@ -90,8 +91,8 @@ class TaskStore(Protocol):
 
     async def purge(self, keys_s: float, tasks_s: float) -> int:
         """Deletes idempotency keys older than ``keys_s``, and what is older than ``tasks_s`` of ended
-        tasks and of sent outbox entries: as much as one short transaction may hold. Tasks that a version
-        or a release names stay. Returns how many tasks are gone.
+        tasks and of sent outbox entries: of tasks as many as one short transaction may hold. Tasks that a
+        version or a release names stay. Returns how many tasks are gone.
         """
         ...
 
@@ -164,9 +165,11 @@ class ReleaseStore(Protocol):
         error: str | None = None,
     ) -> None: ...
 
-    async def store_terms(
-        self, claim: TaskClaim, kb_revision: str, classes: Sequence[ClassTerms]
-    ) -> None: ...
+    async def store_terms(self, claim: TaskClaim, kb_revision: str, classes: Sequence[ClassTerms]) -> None:
+        """Replaces whatever was counted for the revision, piece by piece. Raises NotFound unless it is one of
+        the task's.
+        """
+        ...
 
     async def activate(
         self,
@@ -250,5 +253,7 @@ class ReleaseStore(Protocol):
     async def release(self, tenant: str, release_id: str) -> ReleaseRecord | None: ...
 
     async def mark_reclaimed(self, tenant: str, release_id: str) -> None:
-        """READY, RETIRED or FAILED -> RECLAIMED, term statistics dropped."""
+        """READY, RETIRED or FAILED -> RECLAIMED: counts nothing from then on, and its term statistics are
+        dropped, by this call or by the next reclaim.
+        """
         ...

@@ -37,7 +37,8 @@ from gateway.retrieval.terms import terms_of
 
 #: what a report counts under which name
 _COUNTED = {ORIGINALS: "originals", CHUNKS: "chunk_files", VECTORS: "vector_files"}
-_BATCH = 200
+#: condemned in one transaction: each is asked about by itself, and a revocation waits
+_BATCH = 25
 
 
 class CleanupWork:

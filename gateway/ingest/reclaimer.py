@@ -14,7 +14,8 @@ from gateway.ingest.task import Ending, TaskClaim, TaskState
 from gateway.observe.logging import get_logger
 from gateway.retrieval.store import ChunkWriter
 
-_BATCH = 200
+#: condemned in one transaction: each is asked about by itself, and a revocation waits
+_BATCH = 25
 #: sweeps of the object store within its grace
 _SWEEPS = 4
 

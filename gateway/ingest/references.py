@@ -1,7 +1,7 @@
 """What the stores hold and the catalog has no need of any more: the ports that tell, and what they tell.
 
-Each method is one transaction; every one raises CatalogUnavailable when the catalog can't answer, and
-StaleFence when it gets a claim that another worker holds by now.
+Each method is one transaction, or several short ones; every one raises CatalogUnavailable when the catalog
+can't answer, and StaleFence when it gets a claim that another worker holds by now.
 """
 
 import re
@@ -158,7 +158,8 @@ class ReclaimStore(Protocol):
 
     async def begin_reclaim(self, claim: TaskClaim, policy: ReclaimPolicy) -> list[StoredRevision]:
         """Makes RECLAIMED what is due, so that nobody can go back to it, and says whose rows are to be
-        dropped: also those that were reclaimed before and in which somebody may have written since.
+        dropped: also those that were reclaimed before and in which somebody may have written since. Their
+        term statistics are dropped here.
         """
         ...
 

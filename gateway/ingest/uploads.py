@@ -111,6 +111,7 @@ class DocumentRecord:
     """A live document as its importer sees it; the version is the newest accepted one.
 
     ``withdrawn``: a rollback has taken that version back. ``standing``: what a new upload is compared with.
+    ``revoked_at``: since when it, or its knowledge base, is revoked, in seconds since the epoch.
     """
 
     document_id: str
@@ -130,6 +131,7 @@ class DocumentRecord:
     approved_by: str | None
     approved_at: float | None
     risk: tuple[str, ...]
+    revoked_at: float | None
 
     @property
     def awaiting_approval(self) -> bool:

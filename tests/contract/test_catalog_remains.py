@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gateway.access.authorizer import DocumentRef
+from gateway.access.classes import Acl
 from gateway.context import Deadline
 from gateway.errors import NotFound, ObjectStoreUnavailable, ReleaseConflict, StaleFence
 from gateway.ingest.governance import Decision, Verdict
@@ -15,10 +16,11 @@ from gateway.ingest.version import VectorPlace
 from gateway.release.model import ReleaseState, VersionState
 from gateway.retrieval.query import ScopedQuery
 from gateway.stream.revocation import RevocationKind
-from tests.contract.catalog_world import CONFIG, SPACE, World, built, import_of, scope_of, upload
+from tests.contract.catalog_world import CONFIG, SALES, SPACE, World, built, import_of, scope_of, upload
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
+SALES_AND_HR = Acl(frozenset({"group:sales", "group:hr"}))
 WINDOW_S = 1_000.0
 AFTERLIFE_S = 400.0
 POLICY = ReclaimPolicy(WINDOW_S, releases=1, afterlife_s=AFTERLIFE_S)
@@ -219,6 +221,21 @@ async def test_a_forgotten_document_leaves_the_hash_of_a_release_without_it(worl
     other = replace(CONFIG, version="config/other")
     after = await world.catalog.begin_release(await world.release_claim(), SPACE, other)
     assert release.manifest_hash == after.manifest_hash != plan.manifest_hash
+
+
+async def test_forgetting_rows_that_let_in_others_raises_the_acl_revision(world: World) -> None:
+    """A document that was deleted and came back with another ACL was found by the class of its old rows."""
+    [old] = await world.import_ready(upload("a", "v1", SALES))
+    plan, _ = await world.release()
+    await world.catalog.delete_document("acme", old.document_id)
+    await world.accept(upload("a", "v2", SALES_AND_HR))
+    claim, remains = await remains_of(world, old)
+    [holding] = remains.holdings
+    assert [known.number for known in await world.catalog.acl_classes("acme", plan.kb_id)] == [1, 2]
+    before = await world.acl_revision()
+    await world.catalog.forget(claim, holding, None)
+    assert [known.number for known in await world.catalog.acl_classes("acme", plan.kb_id)] == [2]
+    assert await world.acl_revision() > before
 
 
 async def test_a_document_whose_terms_are_lost_is_forgotten_without_them(world: World) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.access.authorizer import DocumentRef, RevocationSet
-from gateway.errors import KnowledgeBaseNotFound, NotFound
+from gateway.errors import InvalidField, KnowledgeBaseNotFound, NotFound
 from gateway.stream.revocation import RevocationKind, RevocationRecord
 from tests.contract.catalog_world import HOSTILE_NAMES, World, upload
 
@@ -143,6 +143,23 @@ async def test_a_deleted_document_can_still_be_revoked(world: World) -> None:
     await world.catalog.delete_document("acme", document_id)
     await world.catalog.revoke("acme", RevocationKind.DOCUMENT, document_id, "leak", "olga")
     assert (await world.catalog.revocations("acme")).documents == {document_id}
+
+
+async def test_revocations_are_listed_in_pages_newest_first(world: World) -> None:
+    """Lifted ones keep their places; another tenant's, and what is none, are no place to go on from."""
+    made = [
+        await world.catalog.revoke("acme", RevocationKind.USER, name, "left", "olga")
+        for name in ("ann", "bob", "cai")
+    ]
+    foreign = await world.catalog.revoke("globex", RevocationKind.USER, "ann", "left", "olga")
+    lifted = await world.catalog.lift("acme", made[1].revocation_id)
+    newest = [made[2], lifted, made[0]]
+    assert await world.catalog.list_revocations("acme", limit=2) == newest[:2]
+    assert await world.catalog.list_revocations("acme", limit=2, before=lifted.revocation_id) == newest[2:]
+    assert await world.catalog.list_revocations("acme", before=made[0].revocation_id) == []
+    for before in (foreign.revocation_id, "rvk_none", ""):
+        with pytest.raises(InvalidField):
+            await world.catalog.list_revocations("acme", before=before)
 
 
 async def test_revocations_of_another_tenant_are_out_of_sight_and_reach(world: World) -> None:

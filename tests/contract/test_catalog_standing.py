@@ -6,6 +6,7 @@ from gateway.access.authorizer import DocumentRef
 from gateway.ingest.task import Ending, TaskState
 from gateway.ingest.uploads import NewDocument, StandingVersion
 from gateway.release.model import VersionState
+from gateway.stream.revocation import RevocationKind
 from tests.contract.catalog_world import World, upload
 
 #: a PostgreSQL database is kept for the whole module
@@ -76,3 +77,31 @@ async def test_a_version_that_was_rolled_back_does_not_stand(world: World) -> No
     assert await _standing(world, ref) == _of(document, 1, VersionState.READY)
     (listed,) = await world.catalog.documents("acme", "handbook")
     assert listed.withdrawn
+
+
+async def test_a_revoked_document_says_since_when(world: World) -> None:
+    """Itself or its knowledge base, whichever came first, until both are lifted; no other one says so."""
+    ref, _ = await world.import_ready(upload("a", "one"), upload("b", "two"))
+    await world.import_ready(upload("a", "three"), kb="wiki")
+    await world.import_ready(upload("a", "one"), tenant="globex")
+
+    async def since() -> list[float | None]:
+        record = await world.catalog.document("acme", ref.document_id)
+        listed = await world.catalog.documents("acme", "handbook")
+        assert record == listed[0]
+        others = [*await world.catalog.documents("acme", "wiki")]
+        others += await world.catalog.documents("globex", "handbook")
+        assert [other.revoked_at for other in others] == [None, None]
+        return [document.revoked_at for document in listed]
+
+    assert await since() == [None, None]
+    one = await world.catalog.revoke("acme", RevocationKind.DOCUMENT, ref.document_id, "leak", "olga")
+    await world.catalog.revoke("acme", RevocationKind.USER, ref.document_id, "left", "olga")
+    assert await since() == [one.created_at, None]
+    world.clock.advance(60)
+    whole = await world.catalog.revoke("acme", RevocationKind.KNOWLEDGE_BASE, "handbook", "leak", "olga")
+    assert await since() == [one.created_at, whole.created_at]
+    await world.catalog.lift("acme", one.revocation_id)
+    assert await since() == [whole.created_at, whole.created_at]
+    await world.catalog.lift("acme", whole.revocation_id)
+    assert await since() == [None, None]

@@ -74,6 +74,7 @@ def record(
         findings=findings,
         timings={"embed_ms": 1.5},
         told="shared",
+        rewritten_by="model",
     )
 
 
@@ -124,6 +125,17 @@ async def test_storing_a_trace_again_changes_nothing(world: World) -> None:
     await world.catalog.append_traces([first, first])
     await world.catalog.append_traces([replace(first, question="another")])
     assert await kept(world) == first
+
+
+async def test_what_quotes_a_document_very_often_is_erased_to_the_last(world: World) -> None:
+    """And so is all of a person's: more than one transaction takes."""
+    [gone] = await world.import_ready(upload("a", "one"))
+    quoting = found(gone)
+    await world.catalog.append_traces([record(world, number, findings=quoting) for number in range(501)])
+    await world.catalog.delete_document("acme", gone.document_id)
+    assert await world.catalog.erase_quotes(await cleanup(world), [1]) == 501
+    assert await world.catalog.erase_traces("acme", "ann") == 501
+    assert await kept(world, 500) is None
 
 
 async def test_a_person_s_traces_are_erased_and_nobody_else_s(world: World) -> None:

@@ -11,11 +11,12 @@ import pytest_asyncio
 from sqlalchemy import Connection, update
 
 from gateway.access.authorizer import DocumentRef
-from gateway.adapters.sql import beginning
+from gateway.adapters.sql import activation, beginning, snapshots
 from gateway.adapters.sql.beginning import Wanted
 from gateway.adapters.sql.catalog import SqlCatalog, open_catalog
 from gateway.adapters.sql.database import Database, Question
 from gateway.adapters.sql.tables import releases
+from gateway.errors import ReleaseConflict
 from gateway.ingest.governance import AclChange, Decision, Verdict
 from gateway.ingest.plan import ClassTerms
 from gateway.ingest.task import Ending, TaskKind, TaskState
@@ -31,17 +32,26 @@ V = TypeVar("V")
 Act = Callable[[], Awaitable[object]]
 
 
-class BusyDatabase:
-    """Somebody else acts after the build has read what there is; ``acts`` are used up one a reading."""
+#: what a build reads beside the writer: whether anything has changed, all there is, and what changed since
+BEFORE, LISTED, LOOKED = range(3)
 
-    def __init__(self, database: Database, *acts: Act) -> None:
+
+class BusyDatabase:
+    """Somebody else acts after the build has read something; ``acts`` are used up one a reading of all there
+    is, and the ``moment`` is after which of the three it reads each time.
+    """
+
+    def __init__(self, database: Database, *acts: Act, moment: int = LISTED) -> None:
         self._database = database
+        self._moment = moment
+        self._reads = 0
         self.acts = list(acts)
         self.look, self.read, self.write = database.look, database.read, database.write
 
     async def browse(self, work: Callable[[Connection], T]) -> T:
         read = await self._database.browse(work)
-        if self.acts:
+        moment, self._reads = self._reads % 3, self._reads + 1
+        if self.acts and moment == self._moment:
             with anyio.fail_after(10):
                 await self.acts.pop(0)()
         return read
@@ -92,19 +102,52 @@ def approving(world: World, ref: DocumentRef) -> Act:
 
 
 @pytest.mark.parametrize("change", [deletion, narrowing, revoking, rejecting, approving])
-@pytest.mark.parametrize("late", [0, 500])
+@pytest.mark.parametrize(("late", "moment"), [(0, LISTED), (500, LISTED), (500, LOOKED)])
 async def test_what_changes_while_a_build_reads_is_in_its_snapshot(
-    world: World, catalog: SqlCatalog, change: Callable[[World, DocumentRef], Act], late: int
+    world: World, catalog: SqlCatalog, change: Callable[[World, DocumentRef], Act], late: int, moment: int
 ) -> None:
     """As in one that had begun afterwards, whether one document is read again or all of them."""
     ref, _ = await world.import_ready(upload("a"), upload("b"))
     claim = await world.release_claim()
-    database = BusyDatabase(catalog.database, change(world, ref))
+    database = BusyDatabase(catalog.database, change(world, ref), moment=moment)
     plan = await beginning.begin(database, claim, WANTED, late=late)
     assert database.acts == []
     afterwards = await catalog.begin_release(claim, SPACE, CONFIG)
     assert (plan.documents, plan.manifest_hash) == (afterwards.documents, afterwards.manifest_hash)
     assert plan.revocation_epoch == afterwards.revocation_epoch
+
+
+@pytest.mark.parametrize("change", [deletion, narrowing, revoking, rejecting])
+async def test_an_activation_trusts_no_look_from_before_a_change(
+    world: World, catalog: SqlCatalog, change: Callable[[World, DocumentRef], Act]
+) -> None:
+    """What somebody saw beside the writer counts while nothing has changed since."""
+    ref, _ = await world.import_ready(upload("a"), upload("b"))
+    plan = await world.ready_release()
+    release_id = plan.release_id
+    seen = await catalog.database.browse(lambda c: activation.as_built(c, "acme", release_id))
+    assert seen is not None
+    await change(world, ref)()
+    assert await catalog.database.browse(lambda c: activation.as_built(c, "acme", release_id)) is None
+    for known in (seen, None):
+        with pytest.raises(ReleaseConflict):
+            await catalog.database.write(
+                lambda c, now: activation.activate(c, now, "acme", release_id, None, None, known)  # noqa: B023 - awaited at once
+            )
+
+
+async def test_a_version_whose_files_were_taken_away_raises_the_stamp(
+    world: World, catalog: SqlCatalog
+) -> None:
+    """A build that has looked already doesn't fall back to it."""
+    await world.import_ready(upload("a", "old"))
+    await world.import_ready(upload("a", "new"))
+    await world.release()
+    kb_id = await world.kb_id()
+    before = await catalog.database.browse(lambda c: snapshots.stamp_of(c, kb_id))
+    key = upload("a", "old").original_key
+    assert (await catalog.condemn([key], 0.0, 60.0)).condemned == (key,)
+    assert await catalog.database.browse(lambda c: snapshots.stamp_of(c, kb_id)) != before
 
 
 async def test_a_base_that_never_stands_still_is_built_from_all_the_same(

@@ -151,7 +151,7 @@ async def test_a_full_disk_is_reported_and_nothing_is_half_written(
     await database.write(lambda c, now: c.exec_driver_sql(f"PRAGMA max_page_count = {pages + 3}").scalar())
     big = import_of(*(upload(f"{n}" * 2000) for n in range(50)))
     for _ in range(2):
-        with pytest.raises(CatalogUnavailable):
+        with pytest.raises(CatalogUnavailable, match="no room left"):
             await full.accept_import(big)
         assert await catalog.documents("acme", "handbook") == []
         assert (await catalog.tenant_stamp("acme")).knowledge_bases == ()

@@ -12,7 +12,7 @@ from gateway.access.authorizer import (
 )
 from gateway.access.classes import AclClass
 from gateway.adapters.memory.catalog_rows import CatalogRows, DocumentRow, VersionRow, fresh_id
-from gateway.errors import KnowledgeBaseNotFound, NotFound
+from gateway.errors import InvalidField, KnowledgeBaseNotFound, NotFound
 from gateway.stream.revocation import RevocationKind, RevocationNews, RevocationRecord
 
 
@@ -110,9 +110,16 @@ class AccessRows(CatalogRows):
             return None
         return self._version(ref).deleted_at
 
-    async def list_revocations(self, tenant: str) -> list[RevocationRecord]:
-        """Newest first, lifted ones too."""
-        return [record for record in reversed(self._revocations.values()) if record.tenant == tenant]
+    async def list_revocations(
+        self, tenant: str, *, limit: int | None = None, before: str | None = None
+    ) -> list[RevocationRecord]:
+        found = [record for record in reversed(self._revocations.values()) if record.tenant == tenant]
+        if before is not None:
+            places = [record.revocation_id for record in found]
+            if before not in places:
+                raise InvalidField("before is the id of a revocation of this tenant")
+            found = found[places.index(before) + 1 :]
+        return found[:limit]
 
     async def lift(self, tenant: str, revocation_id: str) -> RevocationRecord:
         record = self._revocations.get(revocation_id)

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from gateway.adapters.memory.catalog_releases import record_of
+from gateway.adapters.memory.catalog_known_releases import record_of
 from gateway.adapters.memory.catalog_rows import CatalogRows, ReleaseRow
 from gateway.errors import NotFound
 from gateway.ingest.plan import PlannedDocument

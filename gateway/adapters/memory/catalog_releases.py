@@ -1,14 +1,14 @@
-"""Releases of the in-memory catalog: snapshot, activation, term statistics."""
+"""Building and activating releases in the in-memory catalog."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
 from gateway.access.authorizer import DocumentRef
 from gateway.adapters.memory import lexicon
 from gateway.adapters.memory.catalog_configs import standing_config
+from gateway.adapters.memory.catalog_known_releases import KnownReleases
 from gateway.adapters.memory.catalog_models import standing_model
 from gateway.adapters.memory.catalog_rows import (
     ActivationRow,
-    CatalogRows,
     DocumentRow,
     KnowledgeBaseRow,
     ReleaseRow,
@@ -16,12 +16,9 @@ from gateway.adapters.memory.catalog_rows import (
     VersionRow,
     fresh_id,
 )
-from gateway.context import Deadline
 from gateway.errors import (
     Conflict,
-    DeadlineExceeded,
     IllegalTransition,
-    InvalidField,
     NotFound,
     PrincipalRevoked,
     ReleaseConflict,
@@ -32,46 +29,18 @@ from gateway.ingest.task import ASKER_REVOKED, TaskClaim
 from gateway.ingest.version import BuiltVersion
 from gateway.release.model import (
     EmbeddingSpace,
-    KnowledgeBaseRecord,
-    ReleaseRecord,
     ReleaseState,
     RetrievalConfig,
-    RetrievalRelease,
     check_release_transition,
 )
-from gateway.retrieval.lexicon import TermStatistics
-from gateway.retrieval.query import ScopedQuery
 from gateway.stream.revocation import RevocationKind
 
 #: where a worker may take a release; ACTIVE, RETIRED and RECLAIMED have methods of their own
 _BUILD_STATES = frozenset({ReleaseState.VALIDATING, ReleaseState.READY, ReleaseState.FAILED})
 
 
-class ReleaseRows(CatalogRows):
-    """``ReleaseStore`` but for its rollbacks, ``ReleaseCatalog`` and ``Lexicon``."""
-
-    async def active(self, tenant: str, kb_id: str) -> RetrievalRelease | None:
-        release = self._active(kb_id)
-        if release is None or release.plan.tenant != tenant:
-            return None
-        plan = release.plan
-        return RetrievalRelease(
-            release_id=plan.release_id,
-            tenant=plan.tenant,
-            kb_id=plan.kb_id,
-            knowledge_base=plan.knowledge_base,
-            kb_revision=plan.kb_revision,
-            sequence=release.sequence or 0,
-            space=plan.space,
-            collection=plan.space.collection,
-            config=plan.config,
-            model=plan.model,
-        )
-
-    async def active_spaces(self) -> frozenset[str]:
-        """The ids of the embedding spaces that any active release needs."""
-        active = (release for release in self._releases.values() if release.state is ReleaseState.ACTIVE)
-        return frozenset(release.plan.space.space_id for release in active)
+class ReleaseRows(KnownReleases):
+    """``ReleaseStore`` but for its rollbacks."""
 
     async def begin_release(
         self, claim: TaskClaim, space: EmbeddingSpace, config: RetrievalConfig, model: str = ""
@@ -215,38 +184,6 @@ class ReleaseRows(CatalogRows):
         kb.acl_revision += self._classes_in_use(kb) != used
         return activation_of(release)
 
-    async def knowledge_bases(self, tenant: str) -> list[KnowledgeBaseRecord]:
-        mine = [kb for kb in self._knowledge_bases.values() if kb.tenant == tenant]
-        active = {kb.kb_id: self._active(kb.kb_id) for kb in mine}
-        found = (
-            KnowledgeBaseRecord(
-                kb.kb_id,
-                kb.name,
-                kb.sequence,
-                None if release is None else release.plan.release_id,
-                None if release is None else release.plan.space.space_id,
-            )
-            for kb in mine
-            for release in [active[kb.kb_id]]
-        )
-        return sorted(found, key=lambda record: record.name)
-
-    async def releases(
-        self, tenant: str, knowledge_base: str, *, limit: int | None = None, before: str | None = None
-    ) -> list[ReleaseRecord]:
-        kb = self._kb_named(tenant, knowledge_base)
-        found = [] if kb is None else [record_of(r) for r in reversed(list(self._releases_of(kb.kb_id)))]
-        if before is not None:
-            places = [release.release_id for release in found]
-            if before not in places:
-                raise InvalidField("before is the id of a release of the knowledge base")
-            found = found[places.index(before) + 1 :]
-        return found[:limit]
-
-    async def release(self, tenant: str, release_id: str) -> ReleaseRecord | None:
-        release = self._release(tenant, release_id)
-        return None if release is None else record_of(release)
-
     async def mark_reclaimed(self, tenant: str, release_id: str) -> None:
         release = self._release(tenant, release_id)
         if release is None:
@@ -254,15 +191,6 @@ class ReleaseRows(CatalogRows):
         check_release_transition(release.state, ReleaseState.RECLAIMED)
         release.state = ReleaseState.RECLAIMED
         self._terms.pop((tenant, release.plan.kb_id, release.plan.kb_revision), None)
-
-    async def statistics(
-        self, query: ScopedQuery, terms: Sequence[str], deadline: Deadline
-    ) -> TermStatistics:
-        if deadline.remaining() <= 0:
-            raise DeadlineExceeded("term statistics")
-        scope = query.scope
-        counted = self._terms.get((scope.tenant, scope.kb_id, query.release.kb_revision), {})
-        return lexicon.statistics(counted, query, terms)
 
 
 def planned(document: DocumentRow, version: VersionRow, built: BuiltVersion) -> PlannedDocument:
@@ -291,28 +219,3 @@ def planned(document: DocumentRow, version: VersionRow, built: BuiltVersion) -> 
 
 def activation_of(release: ReleaseRow) -> Activation:
     return Activation(release.plan.knowledge_base, release.plan.kb_revision, release.sequence or 0)
-
-
-def record_of(release: ReleaseRow) -> ReleaseRecord:
-    """As operators see it."""
-    plan = release.plan
-    return ReleaseRecord(
-        release_id=plan.release_id,
-        tenant=plan.tenant,
-        kb_id=plan.kb_id,
-        knowledge_base=plan.knowledge_base,
-        kb_revision=plan.kb_revision,
-        state=release.state,
-        sequence=release.sequence,
-        base_sequence=plan.base_sequence,
-        space_id=plan.space.space_id,
-        config=plan.config,
-        manifest_hash=plan.manifest_hash,
-        documents=len(plan.documents),
-        chunks=sum(len(document.manifest) for document in plan.documents),
-        created_at=release.created_at,
-        activated_at=release.activated_at,
-        error=release.error,
-        barrier=release.barrier,
-        model=plan.model,
-    )

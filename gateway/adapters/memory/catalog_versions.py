@@ -11,6 +11,7 @@ from gateway.ingest.uploads import DocumentRecord, StandingVersion
 from gateway.ingest.version import BuiltVersion, VectorPlace, VersionJob
 from gateway.release.model import VersionState, check_version_transition
 from gateway.retrieval.risk import REJECTED, REJECTED_BEFORE
+from gateway.stream.revocation import RevocationKind
 
 _ENDED = frozenset({VersionState.READY, VersionState.FAILED})
 
@@ -130,7 +131,21 @@ class VersionRows(CatalogRows):
             approved_by=newest.approved_by,
             approved_at=newest.approved_at,
             risk=newest.risk,
+            revoked_at=self._revoked_at(document),
         )
+
+    def _revoked_at(self, document: DocumentRow) -> float | None:
+        """Of the document or its knowledge base."""
+        subjects = {
+            (RevocationKind.DOCUMENT, document.document_id),
+            (RevocationKind.KNOWLEDGE_BASE, self._knowledge_bases[document.kb_id].name),
+        }
+        in_force = (
+            record
+            for record in self._revocations.values()
+            if record.tenant == document.tenant and record.lifted_at is None
+        )
+        return min((r.created_at for r in in_force if (r.kind, r.subject) in subjects), default=None)
 
 
 def _standing(document: DocumentRow) -> StandingVersion | None:

@@ -5,10 +5,10 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, and_, exists, or_, select, update
 
-from gateway.adapters.sql import askers, classes, configs, lexicon, models, rejections
+from gateway.adapters.sql import askers, classes, configs, models, rejections, snapshots
 from gateway.adapters.sql.claims import held
 from gateway.adapters.sql.rows import bump_epoch, known_kb, locked_kb
-from gateway.adapters.sql.snapshots import may_be_released
+from gateway.adapters.sql.snapshots import Stamp, may_be_released
 from gateway.adapters.sql.tables import (
     document_versions,
     documents,
@@ -31,7 +31,9 @@ def activate(
     release_id: str,
     expected_sequence: int | None,
     claim: TaskClaim | None,
+    as_built: Stamp | None,
 ) -> Activation:
+    """``as_built``: until when, by a look beside the writer, every document was as the release has it."""
     if claim is not None:
         held(connection, claim)
         askers.refuse_revoked(connection, claim.task_id)
@@ -45,9 +47,21 @@ def activate(
     expected = release.base_sequence if expected_sequence is None else expected_sequence
     if kb.release_sequence != expected:
         raise ReleaseConflict("another release was activated in the meantime")
-    if _has_changed_documents(connection, tenant, release_id):
+    known = as_built == snapshots.stamp_of(connection, kb.kb_id)
+    if not known and _has_changed_documents(connection, tenant, release_id):
         raise ReleaseConflict("a document of this release was deleted, revoked or got another ACL")
     return _switch(connection, now, kb, release)
+
+
+def as_built(connection: Connection, tenant: str, release_id: str) -> Stamp | None:
+    """The stamp of this moment, when every document is as the release has it."""
+    kb_id = connection.execute(
+        select(releases.c.kb_id).where(releases.c.release_id == release_id, releases.c.tenant == tenant)
+    ).scalar_one_or_none()
+    if kb_id is None:
+        return None
+    stamp = snapshots.stamp_of(connection, kb_id)  # first: what changes after it raises it
+    return None if _has_changed_documents(connection, tenant, release_id) else stamp
 
 
 def _owned(connection: Connection, tenant: str, release_id: str) -> Row[Any]:
@@ -95,8 +109,9 @@ def _has_changed_documents(connection: Connection, tenant: str, release_id: str)
 
 
 def _switch(connection: Connection, now: float, kb: Row[Any], release: Row[Any]) -> Activation:
-    """Under a new, higher sequence; the release that was active until now is retired."""
-    used = classes.in_use(connection, kb.tenant, kb.kb_id)
+    """Under a new, higher sequence; the release that was active until now is retired. Readers look at the
+    classes again: to find out here whether they have changed would mean to read every document.
+    """
     sequence = _next_sequence(connection, kb, release.release_id)
     configs.keep(connection, now, sequence, release, config=release.config, model=release.model_adapter)
     connection.execute(
@@ -115,8 +130,7 @@ def _switch(connection: Connection, now: float, kb: Row[Any], release: Row[Any])
             retired_at=None,
         )
     )
-    if classes.in_use(connection, kb.tenant, kb.kb_id) != used:
-        classes.bump_revision(connection, kb.kb_id)
+    classes.bump_revision(connection, kb.kb_id)
     return Activation(kb.name, release.kb_revision, sequence)
 
 
@@ -228,9 +242,9 @@ def roll_back(
         raise ReleaseConflict("there is no earlier release to go back to")
     _withdraw_newer(connection, now, kb.kb_id, target)
     rejections.withdraw(connection, now, target.release_id)
-    bump_epoch(connection, tenant)
     activation = _switch(connection, now, kb, target)
     _leave_behind(connection, kb, target)
+    bump_epoch(connection, tenant)  # last: whoever revokes in this tenant waits for its row
     return activation
 
 
@@ -265,11 +279,12 @@ def _withdraw_newer(connection: Connection, now: float, kb_id: str, snapshot: Ro
     )
 
 
-def mark_reclaimed(connection: Connection, tenant: str, release_id: str) -> None:
+def mark_reclaimed(connection: Connection, tenant: str, release_id: str) -> str:
+    """The revision that counts nothing from now on."""
     locked_kb(connection, _owned(connection, tenant, release_id).kb_id)
     release = _owned(connection, tenant, release_id)
     check_release_transition(ReleaseState(release.state), ReleaseState.RECLAIMED)
     connection.execute(
         update(releases).where(releases.c.release_id == release_id).values(state=ReleaseState.RECLAIMED.value)
     )
-    lexicon.drop(connection, release.kb_revision)
+    return str(release.kb_revision)

@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, select, update
 
-from gateway.adapters.sql import audit, moves, rejections
+from gateway.adapters.sql import audit, classes, moves, rejections
 from gateway.adapters.sql.tables import document_versions, documents
 from gateway.errors import Conflict, NotFound
 from gateway.ingest.governance import Approval, Decision, Verdict
@@ -17,7 +17,7 @@ _MEANING = {Decision.APPROVE: APPROVED, Decision.REJECT: REJECTED}
 
 
 def judge(connection: Connection, now: float, verdict: Verdict) -> Approval:
-    moves.kb_of(connection, verdict.tenant, verdict.document_id)  # locked, as builds and deletions do
+    kb = moves.kb_of(connection, verdict.tenant, verdict.document_id)  # locked, as builds and deletions do
     row = _version(connection, verdict)
     approval = _MEANING[verdict.decision]
     if row.approval == approval:
@@ -32,6 +32,8 @@ def judge(connection: Connection, now: float, verdict: Verdict) -> Approval:
         .values(approval=approval, approved_by=verdict.subject, approved_at=now, approval_note=verdict.note)
         .returning(document_versions)
     ).one()
+    if kb is not None:  # a build that has looked already looks again
+        classes.bump_revision(connection, kb.kb_id)
     if approval == REJECTED:
         rejections.journal(connection, now, verdict, row.content_sha256)
     details = {

@@ -16,9 +16,10 @@ from gateway.adapters.sql import releases as release_rows
 from gateway.adapters.sql.claims import held
 from gateway.adapters.sql.database import Database
 from gateway.adapters.sql.rows import batches, fresh_id, insert_missing, locked_kb
+from gateway.adapters.sql.snapshots import Look
 from gateway.adapters.sql.tables import embedding_spaces, release_documents, releases, tasks, tenants
 from gateway.errors import Conflict
-from gateway.ingest.manifest import entries_of, manifest_hash
+from gateway.ingest.manifest import changed_hash, entries_of, manifest_hash
 from gateway.ingest.plan import PlannedDocument, ReleasePlan
 from gateway.ingest.task import TaskClaim
 from gateway.release.model import EmbeddingSpace, ReleaseState, RetrievalConfig
@@ -41,26 +42,36 @@ async def begin(
     database: Database, claim: TaskClaim, wanted: Wanted, *, late: int = LATE_DOCUMENTS
 ) -> ReleasePlan:
     """``late``: how many documents the last step may read again. Raises StaleFence, Conflict."""
-    for reading in range(1, _READINGS + 1):
-        opened = await database.write(lambda c, now: _open(c, now, claim, wanted))
-        if opened.unchanged_release is not None:
-            return opened
-        plan = await _listed(database, claim, opened)
-        limit = None if reading == _READINGS else late
-        begun = await database.write(lambda c, now: _begin(c, claim, plan, wanted, limit))  # noqa: B023 - awaited at once
+    for _ in range(_READINGS - 1):
+        begun = await _begun(database, claim, wanted, late)
         if begun is not None:
             return begun
-    raise AssertionError("the last reading has no limit")
+    begun = await _begun(database, claim, wanted, None)
+    assert begun is not None  # noqa: S101 - the last reading has no limit
+    return begun
 
 
-def _open(connection: Connection, now: float, claim: TaskClaim, wanted: Wanted) -> ReleasePlan:
+async def _begun(
+    database: Database, claim: TaskClaim, wanted: Wanted, limit: int | None
+) -> ReleasePlan | None:
+    """None when more than ``limit`` documents changed while they were listed."""
+    seen = await database.browse(lambda c: snapshots.look_at_active(c, claim.kb_id))
+    opened = await database.write(lambda c, now: _open(c, now, claim, wanted, seen))
+    if opened.unchanged_release is not None:
+        return opened
+    plan = await _listed(database, claim, opened)
+    late = await database.browse(lambda c: snapshots.look(c, plan.kb_id, plan.release_id))
+    return await database.write(lambda c, now: _begin(c, claim, plan, wanted, late, limit))
+
+
+def _open(connection: Connection, now: float, claim: TaskClaim, wanted: Wanted, seen: Look) -> ReleasePlan:
     """Of no documents yet; or the active release's, when that is what would be built."""
     task = held(connection, claim)
     kb = locked_kb(connection, claim.kb_id)
     release_rows.abandon(connection, claim.task_id, "started again")
     _keep_space(connection, wanted.space)
     plan = _empty_plan(connection, kb, _release_id(connection, task), wanted)
-    plan = replace(plan, unchanged_release=_unchanged(connection, kb, plan))
+    plan = replace(plan, unchanged_release=_unchanged(connection, kb, plan, seen))
     if plan.unchanged_release is None:
         _keep(connection, now, claim, plan)
     else:
@@ -81,12 +92,17 @@ def _add(connection: Connection, claim: TaskClaim, release_id: str, batch: Seque
 
 
 def _begin(
-    connection: Connection, claim: TaskClaim, listed: ReleasePlan, wanted: Wanted, limit: int | None
+    connection: Connection,
+    claim: TaskClaim,
+    listed: ReleasePlan,
+    wanted: Wanted,
+    seen: Look,
+    limit: int | None,
 ) -> ReleasePlan | None:
     """None when more than ``limit`` documents have changed since they were listed."""
     held(connection, claim)
     kb = locked_kb(connection, claim.kb_id)
-    late = snapshots.changed_since(connection, kb.kb_id, listed.release_id)
+    late = snapshots.changed_by_now(connection, kb.kb_id, listed.release_id, seen)
     if limit is not None and len(late) > limit:
         return None
     plan = replace(
@@ -95,7 +111,7 @@ def _begin(
         manifest_hash=listed.manifest_hash,
     )
     if late:
-        plan = _with_documents(plan, _caught_up(connection, plan, late))
+        plan = _caught_up(connection, plan, late)
     connection.execute(
         update(releases)
         .where(releases.c.release_id == plan.release_id)
@@ -105,9 +121,11 @@ def _begin(
     return plan
 
 
-def _caught_up(connection: Connection, plan: ReleasePlan, late: Sequence[str]) -> list[PlannedDocument]:
+def _caught_up(connection: Connection, plan: ReleasePlan, late: Sequence[str]) -> ReleasePlan:
+    """With those documents as they are now. Its hash costs no more than they do."""
     changed = set(late)
-    kept = [document for document in plan.documents if document.ref.document_id not in changed]
+    gone = [document for document in plan.documents if document.ref.document_id in changed]
+    come: list[PlannedDocument] = []
     for batch in batches(late):
         connection.execute(
             delete(release_documents).where(
@@ -117,8 +135,11 @@ def _caught_up(connection: Connection, plan: ReleasePlan, late: Sequence[str]) -
         )
         fresh = snapshots.documents_of(connection, plan.kb_id, batch)
         _hold(connection, plan.release_id, fresh)
-        kept.extend(fresh)
-    return kept
+        come.extend(fresh)
+    hashed = changed_hash(plan.manifest_hash, entries_of(gone), entries_of(come))
+    kept = [document for document in plan.documents if document.ref.document_id not in changed]
+    assert hashed is not None  # noqa: S101 - it was made here, in today's form
+    return replace(plan, documents=_ordered([*kept, *come]), manifest_hash=hashed)
 
 
 def _empty_plan(
@@ -142,9 +163,13 @@ def _empty_plan(
 
 
 def _with_documents(plan: ReleasePlan, documents: Iterable[PlannedDocument]) -> ReleasePlan:
-    """By source, in order of code points."""
-    ordered = tuple(sorted(documents, key=lambda document: document.source))
+    ordered = _ordered(documents)
     return replace(plan, documents=ordered, manifest_hash=manifest_hash(entries_of(ordered)))
+
+
+def _ordered(documents: Iterable[PlannedDocument]) -> tuple[PlannedDocument, ...]:
+    """By source, in order of code points."""
+    return tuple(sorted(documents, key=lambda document: document.source))
 
 
 def _release_id(connection: Connection, task: Row[Any]) -> str:
@@ -167,7 +192,7 @@ def _keep_space(connection: Connection, space: EmbeddingSpace) -> None:
         raise Conflict("this embedding space id already names another space")
 
 
-def _unchanged(connection: Connection, kb: Row[Any], plan: ReleasePlan) -> str | None:
+def _unchanged(connection: Connection, kb: Row[Any], plan: ReleasePlan, seen: Look) -> str | None:
     """The active release, when it is what this build would make; one that names no model is so with any.
 
     A version's passages never change, so the same versions make the same manifest.
@@ -180,7 +205,7 @@ def _unchanged(connection: Connection, kb: Row[Any], plan: ReleasePlan) -> str |
             releases.c.model_adapter.in_(["", plan.model]),
         )
     ).scalar_one_or_none()
-    if same is None or snapshots.changed_since(connection, kb.kb_id, same):
+    if same is None or snapshots.changed_by_now(connection, kb.kb_id, same, seen):
         return None
     return same
 

@@ -1,4 +1,4 @@
-"""SqlCatalog: every catalog port over one database, each method one transaction."""
+"""SqlCatalog: every catalog port over one database, in transactions that are short each."""
 
 import contextlib
 import os

@@ -99,8 +99,10 @@ class SqlAccess(SqlPart):
     ) -> RevocationNews:
         return await self._look(lambda c: revocations.since(c, tenant, epoch, documents))
 
-    async def list_revocations(self, tenant: str) -> list[RevocationRecord]:
-        return await self._browse(lambda c: revocations.listed(c, tenant))
+    async def list_revocations(
+        self, tenant: str, *, limit: int | None = None, before: str | None = None
+    ) -> list[RevocationRecord]:
+        return await self._browse(lambda c: revocations.listed(c, tenant, limit, before))
 
     async def lift(self, tenant: str, revocation_id: str) -> RevocationRecord:
         return await self._write(lambda c, now: revocations.lift(c, now, tenant, revocation_id), durable=True)

@@ -1,6 +1,6 @@
-"""SqlPart: what the parts of the SQL catalog share. Each method of theirs is one transaction."""
+"""SqlPart: what the parts of the SQL catalog share. What they do is done in short transactions."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from sqlalchemy import Connection
@@ -8,6 +8,14 @@ from sqlalchemy import Connection
 from gateway.access.act import Act
 from gateway.adapters.sql import acts
 from gateway.adapters.sql.database import Database
+
+
+async def forgotten(some: Callable[[], Awaitable[int]]) -> int:
+    """How many things ``some`` takes in all, asked until there are no more: each time a short transaction."""
+    taken = 0
+    while gone := await some():
+        taken += gone
+    return taken
 
 
 class SqlPart:

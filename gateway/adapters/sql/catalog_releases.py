@@ -9,6 +9,7 @@ from gateway.adapters.sql import (
     activation,
     acts,
     beginning,
+    counting,
     diffs,
     releases,
 )
@@ -47,7 +48,7 @@ class SqlReleases(SqlPart):
         await self._write(lambda c, now: releases.advance(c, claim, release_id, state, barrier, error))
 
     async def store_terms(self, claim: TaskClaim, kb_revision: str, classes: Sequence[ClassTerms]) -> None:
-        await self._write(lambda c, now: releases.store_terms(c, claim, kb_revision, classes))
+        await counting.store(self._database, claim, kb_revision, classes)
 
     async def activate(
         self,
@@ -58,8 +59,10 @@ class SqlReleases(SqlPart):
         *,
         act: Act | None = None,
     ) -> Activation:
+        known = await self._browse(lambda c: activation.as_built(c, tenant, release_id))
+
         def change(c: Connection, now: float) -> Activation:
-            return activation.activate(c, now, tenant, release_id, expected_sequence, claim)
+            return activation.activate(c, now, tenant, release_id, expected_sequence, claim, known)
 
         return await self._act(act, acts.kept_activation, change)
 
@@ -118,4 +121,5 @@ class SqlReleases(SqlPart):
         return await self._look(lambda c: releases.one(c, tenant, release_id))
 
     async def mark_reclaimed(self, tenant: str, release_id: str) -> None:
-        await self._write(lambda c, now: activation.mark_reclaimed(c, tenant, release_id))
+        revision = await self._write(lambda c, now: activation.mark_reclaimed(c, tenant, release_id))
+        await counting.drop(self._database, revision)

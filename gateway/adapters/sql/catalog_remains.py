@@ -1,9 +1,9 @@
-"""SqlRemains: the catalog's ports to what nobody needs any more, each method one transaction."""
+"""SqlRemains: the catalog's ports to what nobody needs any more."""
 
 from collections.abc import Sequence
 
 from gateway.adapters.sql import cleanups, reclaim, references
-from gateway.adapters.sql.catalog_part import SqlPart
+from gateway.adapters.sql.catalog_part import SqlPart, forgotten
 from gateway.ingest.references import (
     DocumentTerms,
     Holding,
@@ -25,7 +25,9 @@ class SqlRemains(SqlPart):
         await self._database.write(lambda c, now: cleanups.forget(c, claim, holding, terms))
 
     async def erase_quotes(self, claim: TaskClaim, versions: Sequence[int]) -> int:
-        return await self._database.write(lambda c, now: cleanups.erase_quotes(c, claim, versions))
+        return await forgotten(
+            lambda: self._database.write(lambda c, now: cleanups.erase_quotes(c, claim, versions))
+        )
 
     async def erase(self, claim: TaskClaim, versions: Sequence[int]) -> None:
         await self._database.write(lambda c, now: cleanups.erase(c, claim, versions))
@@ -43,11 +45,10 @@ class SqlRemains(SqlPart):
         return await self._database.write(lambda c, now: references.left_condemned(c, now, takeover_s))
 
     async def schedule_reclaims(self, policy: ReclaimPolicy, deadline_s: float) -> int:
-        return await self._database.write(lambda c, now: reclaim.schedule(c, now, policy, deadline_s))
+        return await reclaim.schedule(self._database, policy, deadline_s)
 
     async def begin_reclaim(self, claim: TaskClaim, policy: ReclaimPolicy) -> list[StoredRevision]:
-        # durable: a power cut must not bring back a release whose rows were dropped
-        return await self._database.write(lambda c, now: reclaim.begin(c, now, claim, policy), durable=True)
+        return await reclaim.begin(self._database, claim, policy)
 
     async def swept(self, claim: TaskClaim, revision: StoredRevision) -> None:
         await self._database.write(lambda c, now: reclaim.swept(c, now, claim, revision))

@@ -79,7 +79,7 @@ class SqlTasks(SqlPart):
         return await self._write(lambda c, now: tasks.request_cancel(c, now, tenant, task_id))
 
     async def purge(self, keys_s: float, tasks_s: float) -> int:
-        return await self._write(lambda c, now: purging.purge(c, now, keys_s, tasks_s))
+        return await purging.purge(self._database, keys_s, tasks_s)
 
     # versions and documents
 

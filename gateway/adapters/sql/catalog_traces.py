@@ -1,10 +1,10 @@
-"""SqlTraces: the catalog's ports to what people searched, each method one transaction."""
+"""SqlTraces: the catalog's ports to what people searched."""
 
 from collections.abc import Collection, Sequence
 
 from gateway.access.authorizer import DocumentRef
 from gateway.adapters.sql import releases, talks, traces
-from gateway.adapters.sql.catalog_part import SqlPart
+from gateway.adapters.sql.catalog_part import SqlPart, forgotten
 from gateway.answer.conversation import ConversationKey, Turn
 from gateway.observe.tracelog import TraceRecord
 
@@ -21,7 +21,7 @@ class SqlTraces(SqlPart):
         return await self._read(lambda c: traces.found(c, tenant, request_id, trace_id))
 
     async def erase_traces(self, tenant: str, subject: str) -> int:
-        return await self._write(lambda c, now: traces.erase(c, tenant, subject))
+        return await forgotten(lambda: self._write(lambda c, now: traces.erase(c, tenant, subject)))
 
     async def purge_traces(self, older_s: float) -> int:
         return await self._write(lambda c, now: traces.purge(c, now - older_s))
@@ -33,7 +33,7 @@ class SqlTraces(SqlPart):
         await self._write(lambda c, now: talks.add(c, turn, most))
 
     async def erase_turns(self, tenant: str, subject: str) -> int:
-        return await self._write(lambda c, now: talks.erase(c, tenant, subject))
+        return await forgotten(lambda: self._write(lambda c, now: talks.erase(c, tenant, subject)))
 
     async def purge_turns(self, older_s: float) -> int:
         return await self._write(lambda c, now: talks.purge(c, now - older_s))

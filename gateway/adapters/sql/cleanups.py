@@ -1,13 +1,13 @@
 """Clean-ups: what a document's deleted versions have left, and what the catalog itself forgets of them."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Row, and_, delete, exists, select, update
 
 from gateway.adapters.sql import classes, lexicon, manifests, references, talks, tasks, traces
 from gateway.adapters.sql.claims import held, still_held
-from gateway.adapters.sql.rows import locked_kb
+from gateway.adapters.sql.rows import locked_kb, placed
 from gateway.adapters.sql.tables import (
     document_versions,
     documents,
@@ -51,9 +51,9 @@ def queue(connection: Connection, now: float, kb: Row[Any], document_id: str | N
     return tasks.add_task(connection, now, TaskKind.CLEANUP, kb, CLEANUP_DEADLINE_S, target=document_id)
 
 
-def owed(connection: Connection, now: float) -> int:
-    """Queues what a deleted version still needs and nobody is at: its task failed, or was cancelled, or the
-    version was built afterwards. How many tasks it made.
+def unclean(connection: Connection, among: Collection[str] | None = None) -> list[str]:
+    """Documents, of these when they are given, with a deleted version that still needs cleaning up, and
+    nobody is at it: its task failed, or was cancelled, or the version was built afterwards.
     """
     at_it = exists(
         select(task_rows.c.task_id).where(
@@ -62,21 +62,21 @@ def owed(connection: Connection, now: float) -> int:
             task_rows.c.state.in_((TaskState.PENDING.value, TaskState.RUNNING.value)),
         )
     )
-    rows = connection.execute(
-        select(documents.c.kb_id, documents.c.document_id)
-        .join(document_versions, document_versions.c.document_id == documents.c.document_id)
-        .where(
-            document_versions.c.deleted_at.is_not(None),
-            document_versions.c.chunks_key != "",
-            ~at_it,
-        )
-        .distinct()
-        .order_by(documents.c.kb_id, documents.c.document_id)
-        .limit(_OWED)
-    ).all()
-    for row in rows:
-        queue(connection, now, locked_kb(connection, row.kb_id), row.document_id)
-    return len(rows)
+    found = select(document_versions.c.document_id).where(
+        document_versions.c.deleted_at.is_not(None), document_versions.c.chunks_key != "", ~at_it
+    )
+    if among is not None:
+        found = found.where(document_versions.c.document_id.in_(among))
+    ordered = found.distinct().order_by(document_versions.c.document_id).limit(_OWED)
+    return list(connection.execute(ordered).scalars())
+
+
+def owed(connection: Connection, now: float, among: Collection[str]) -> int:
+    """Queues what these documents need by now. How many tasks it made."""
+    found = unclean(connection, among)
+    for kb_id, document_id in placed(connection, found):
+        queue(connection, now, locked_kb(connection, kb_id), document_id)
+    return len(found)
 
 
 def remains(connection: Connection, claim: TaskClaim) -> Remains | None:
@@ -143,7 +143,6 @@ def _vector_files(connection: Connection, document_id: str, versions: Sequence[i
 def forget(connection: Connection, claim: TaskClaim, holding: Holding, terms: DocumentTerms | None) -> None:
     held(connection, claim)
     kb = locked_kb(connection, claim.kb_id)
-    used = classes.in_use(connection, kb.tenant, kb.kb_id)
     gone = connection.execute(
         delete(release_documents)
         .where(
@@ -156,8 +155,20 @@ def forget(connection: Connection, claim: TaskClaim, holding: Holding, terms: Do
     if gone is None:
         return
     _count_less(connection, claim, holding, gone, terms)
-    if classes.in_use(connection, kb.tenant, kb.kb_id) != used:
+    if holding.revision.release_id == kb.active_release_id and _lay_elsewhere(connection, claim, gone):
         classes.bump_revision(connection, kb.kb_id)
+
+
+def _lay_elsewhere(connection: Connection, claim: TaskClaim, gone: Any) -> bool:
+    """Whether a live document's rows carried another class than it has now, which may have been in use for
+    these alone.
+    """
+    elsewhere = select(documents.c.document_id).where(
+        documents.c.document_id == claim.target,
+        documents.c.deleted_at.is_(None),
+        documents.c.acl_class != gone.acl_class,
+    )
+    return connection.execute(elsewhere).one_or_none() is not None
 
 
 def _count_less(

@@ -3,16 +3,23 @@
 import json
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, func, select, update
+from sqlalchemy import Connection, Row, and_, func, or_, select, update
 
 from gateway.adapters.sql import classes, cleanups
 from gateway.adapters.sql.leaving import leave
 from gateway.adapters.sql.rows import acl_from, bump_epoch, by_code_points, locked_kb
-from gateway.adapters.sql.tables import acl_classes, document_versions, documents, knowledge_bases
+from gateway.adapters.sql.tables import (
+    acl_classes,
+    document_versions,
+    documents,
+    knowledge_bases,
+    revocations,
+)
 from gateway.adapters.sql.versions import error_of
 from gateway.ingest.uploads import DocumentRecord, StandingVersion
 from gateway.release.model import VersionState
 from gateway.retrieval.risk import markers_of
+from gateway.stream.revocation import RevocationKind
 
 _STANDING = document_versions.alias("standing")
 _CANDIDATE = document_versions.alias("candidate")
@@ -27,6 +34,26 @@ _IS_STANDING = and_(
     )
     .correlate(documents)
     .scalar_subquery(),
+)
+
+_REVOKED_AT = (
+    select(func.min(revocations.c.created_at))
+    .where(
+        revocations.c.tenant == documents.c.tenant,
+        revocations.c.lifted_at.is_(None),
+        or_(
+            and_(
+                revocations.c.kind == RevocationKind.DOCUMENT.value,
+                revocations.c.subject == documents.c.document_id,
+            ),
+            and_(
+                revocations.c.kind == RevocationKind.KNOWLEDGE_BASE.value,
+                revocations.c.subject == knowledge_bases.c.name,
+            ),
+        ),
+    )
+    .correlate(documents, knowledge_bases)
+    .scalar_subquery()
 )
 
 _LIVE = (
@@ -51,6 +78,7 @@ _LIVE = (
         acl_classes.c.allow,
         acl_classes.c.deny,
         knowledge_bases.c.name.label("knowledge_base"),
+        _REVOKED_AT.label("revoked_at"),
     )
     .join(knowledge_bases, knowledge_bases.c.kb_id == documents.c.kb_id)
     .join(
@@ -117,6 +145,7 @@ def _record(row: Row[Any]) -> DocumentRecord:
         approved_by=row.approved_by,
         approved_at=row.approved_at,
         risk=markers_of(json.loads(row.risk), row.approval),
+        revoked_at=row.revoked_at,
     )
 
 

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from anyio import to_thread
 from sqlalchemy import URL, Connection, NullPool, create_engine, event
 
-from gateway.adapters.sql import dump, journal, postgres_admin, reclaim, restoring, retained
+from gateway.adapters.sql import counting, dump, journal, postgres_admin, reclaim, restoring, retained
 from gateway.adapters.sql.database import Database
 from gateway.adapters.sql.lock import exclusively, private_file
 from gateway.adapters.sql.migrations import check_schema, migrate
@@ -153,7 +153,10 @@ class SqlKeeping:
         return await self._database.write(lambda c, now: journal.replay(c, now, entry), durable=True)
 
     async def give_up(self, release_id: str) -> None:
-        await self._database.write(lambda c, now: reclaim.give_up(c, now, release_id), durable=True)
+        revision = await self._database.write(
+            lambda c, now: reclaim.give_up(c, now, release_id), durable=True
+        )
+        await counting.drop(self._database, revision)
 
     async def finish(self) -> None:
         await self._database.write(lambda c, now: restoring.finish(c, now), durable=True)

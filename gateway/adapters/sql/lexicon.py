@@ -1,7 +1,7 @@
 """Term statistics of released passages: kept by ACL class and validity, summed over what may be seen now."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +12,6 @@ from sqlalchemy import (
     Table,
     bindparam,
     delete,
-    exists,
     func,
     insert,
     literal,
@@ -25,6 +24,7 @@ from gateway.adapters.sql.lexicon_tables import release_classes, release_terms
 from gateway.adapters.sql.rows import batches, insert_missing
 from gateway.adapters.sql.tables import releases
 from gateway.ingest.plan import ClassTerms
+from gateway.release.model import ReleaseState
 from gateway.retrieval.lexicon import TermStatistics, Validity
 from gateway.retrieval.query import ScopedQuery
 
@@ -40,6 +40,7 @@ _owned = (
         releases.c.kb_revision == bindparam("kb_revision"),
         releases.c.kb_id == bindparam("kb_id"),
         releases.c.tenant == bindparam("tenant"),
+        releases.c.state != ReleaseState.RECLAIMED.value,  # being dropped, piece by piece
     )
     .scalar_subquery()
 )
@@ -92,11 +93,8 @@ _MORE_PASSAGES = (
     .values(passages=release_classes.c.passages + bindparam("more"))
 )
 _KNOWN = select(release_classes.c.passages).where(*_in_group(release_classes))
-_EMPTY_TERMS = delete(release_terms).where(*_in_group(release_terms), release_terms.c.df <= 0)
-_EMPTY_GROUP = delete(release_classes).where(
-    *_in_group(release_classes),
-    release_classes.c.passages <= 0,
-    ~exists(select(release_terms.c.term).where(*_in_group(release_terms))),
+_EMPTY_TERM = delete(release_terms).where(
+    *_in_group(release_terms), release_terms.c.term == bindparam("of_term"), release_terms.c.df <= 0
 )
 
 
@@ -121,16 +119,29 @@ def statistics(connection: Connection, query: ScopedQuery, terms: Iterable[str])
     return TermStatistics(passages=passages, frequencies=dict(counted))
 
 
-def store(connection: Connection, kb_revision: str, classes: Sequence[ClassTerms]) -> None:
-    """Replaces whatever was counted for the revision before."""
-    drop(connection, kb_revision)
-    passages = [{**_row(kb_revision, counted), "passages": counted.passages} for counted in classes]
-    terms = [
-        {**_row(kb_revision, counted), "term": term, "df": df}
-        for counted in classes
-        for term, df in counted.frequencies.items()
-    ]
-    for table, rows in ((release_classes, passages), (release_terms, terms)):
+Piece = tuple[list[dict[str, Any]], list[dict[str, Any]]]
+
+
+def pieces(kb_revision: str, classes: Iterable[ClassTerms], size: int) -> Iterator[Piece]:
+    """The rows of these statistics, about ``size`` a piece: those of classes, and of terms whose classes came
+    in this piece or before.
+    """
+    passages: list[dict[str, Any]] = []
+    terms: list[dict[str, Any]] = []
+    for counted in classes:
+        mine = _row(kb_revision, counted)
+        passages.append({**mine, "passages": counted.passages})
+        for term, df in counted.frequencies.items():
+            terms.append({**mine, "term": term, "df": df})
+            if len(passages) + len(terms) >= size:
+                yield passages, terms
+                passages, terms = [], []
+    if passages or terms:
+        yield passages, terms
+
+
+def insert_piece(connection: Connection, piece: Piece) -> None:
+    for table, rows in zip((release_classes, release_terms), piece, strict=True):
         for batch in batches(rows):
             connection.execute(insert(table), list(batch))
 
@@ -153,15 +164,15 @@ def add(connection: Connection, kb_revision: str, counted: ClassTerms) -> None:
 
 def subtract(connection: Connection, kb_revision: str, acl_class: int, counted: ClassTerms) -> Validity:
     """Counts some passages no longer in this class, whichever they are counted in now. As of what validity
-    they were counted.
+    they were counted. A class that counts none any more stays, at zero: to find out whether it has terms
+    left would mean to read the whole revision's.
     """
     validity = _counted_as(connection, kb_revision, acl_class, counted.validity)
     group = _group(kb_revision, acl_class, validity)
     for batch in batches(sorted(counted.frequencies.items())):
         connection.execute(_MORE, [{**group, "of_term": term, "more": -df} for term, df in batch])
+        connection.execute(_EMPTY_TERM, [{**group, "of_term": term} for term, _ in batch])
     connection.execute(_MORE_PASSAGES, {**group, "more": -counted.passages})
-    connection.execute(_EMPTY_TERMS, group)
-    connection.execute(_EMPTY_GROUP, group)
     return validity
 
 
@@ -191,6 +202,18 @@ def _group(kb_revision: str, acl_class: int, validity: Validity) -> dict[str, An
     }
 
 
-def drop(connection: Connection, kb_revision: str) -> None:
-    for table in (release_terms, release_classes):
-        connection.execute(delete(table).where(table.c.kb_revision == kb_revision))
+def drop_piece(connection: Connection, kb_revision: str, size: int) -> bool:
+    """Forgets about ``size`` rows of what is counted for a revision. False when there was nothing."""
+    last = connection.execute(
+        select(release_terms.c.term)
+        .where(release_terms.c.kb_revision == kb_revision)
+        .order_by(release_terms.c.term)
+        .offset(size)
+        .limit(1)
+    ).scalar_one_or_none()
+    gone = delete(release_terms).where(release_terms.c.kb_revision == kb_revision)
+    if last is not None:
+        return connection.execute(gone.where(release_terms.c.term <= last)).rowcount > 0
+    terms = connection.execute(gone).rowcount
+    groups = connection.execute(delete(release_classes).where(release_classes.c.kb_revision == kb_revision))
+    return terms + groups.rowcount > 0

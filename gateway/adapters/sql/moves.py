@@ -4,7 +4,7 @@
 they are rewritten even when the class is right by now.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from gateway.access.classes import CLASS_OF_NOBODY
 from gateway.adapters.sql import classes, cleanups, lexicon, manifests, snapshots, tasks
 from gateway.adapters.sql import releases as release_rows
 from gateway.adapters.sql.claims import held
-from gateway.adapters.sql.rows import locked_kb
+from gateway.adapters.sql.rows import locked_kb, placed
 from gateway.adapters.sql.tables import (
     document_versions,
     documents,
@@ -77,16 +77,16 @@ def queue(
     return tasks.add_task(connection, now, TaskKind.MOVE, kb, deadline_s, target=document_id)
 
 
-def owed(connection: Connection, now: float) -> int:
-    """Queues again the moves that ended without having been done, while the rows still lie wrong. How many
-    tasks it made. An import that brings new rows waits for its release instead: nobody has asked for a move.
+def unmoved(connection: Connection, among: Collection[str] | None = None) -> list[str]:
+    """Documents, of these when they are given, whose move ended without having been done, while their rows
+    still lie wrong. An import that brings new rows waits for its release instead: nobody has asked for it.
     """
     of_document = (_moves.c.kind == TaskKind.MOVE.value, _moves.c.target == documents.c.document_id)
     undone = exists().where(*of_document, _moves.c.state.in_(_UNDONE))
     at_it = exists().where(*of_document, _moves.c.state.in_(_LIVE))
     wanted = case((_REVOKED, CLASS_OF_NOBODY), else_=documents.c.acl_class)
-    rows = connection.execute(
-        select(documents.c.kb_id, documents.c.document_id)
+    found = (
+        select(documents.c.document_id)
         .join(release_documents, release_documents.c.document_id == documents.c.document_id)
         .join(releases, releases.c.release_id == release_documents.c.release_id)
         .where(
@@ -97,11 +97,19 @@ def owed(connection: Connection, now: float) -> int:
             ~at_it,
         )
         .distinct()
-        .order_by(documents.c.kb_id, documents.c.document_id)
+        .order_by(documents.c.document_id)
         .limit(_OWED)
-    ).all()
+    )
+    if among is not None:
+        found = found.where(documents.c.document_id.in_(among))
+    return list(connection.execute(found).scalars())
+
+
+def owed(connection: Connection, now: float, among: Collection[str]) -> int:
+    """Queues again what these documents need by now. How many tasks it made."""
     made = (
-        queue(connection, now, locked_kb(connection, row.kb_id), row.document_id, DEADLINE_S) for row in rows
+        queue(connection, now, locked_kb(connection, kb_id), document_id, DEADLINE_S)
+        for kb_id, document_id in placed(connection, unmoved(connection, among))
     )
     return sum(task_id is not None for task_id in made)
 
@@ -215,7 +223,6 @@ def finish(connection: Connection, claim: TaskClaim, plan: ReleasePlan, terms: C
     ).one_or_none()
     if stored is None:
         return
-    used = classes.in_use(connection, kb.tenant, kb.kb_id)
     connection.execute(
         update(release_documents)
         .where(
@@ -224,14 +231,12 @@ def finish(connection: Connection, claim: TaskClaim, plan: ReleasePlan, terms: C
         )
         .values(acl_class=document.acl_class, moving=None, approval=document.approval)
     )
-    if stored.acl_class != document.acl_class:
+    if stored.acl_class != document.acl_class:  # others find it now, or do no longer
         counted = replace(terms, validity=document.validity)
         lexicon.move(connection, plan.kb_revision, stored.acl_class, counted)
+        classes.bump_revision(connection, kb.kb_id)
     before = replace(document, acl_class=stored.acl_class, approval=stored.approval)
     manifests.change(connection, plan.release_id, gone=entries_of([before]), come=entries_of([document]))
-    moved = stored.acl_class != document.acl_class  # others find it now, or do no longer
-    if moved or classes.in_use(connection, kb.tenant, kb.kb_id) != used:
-        classes.bump_revision(connection, kb.kb_id)
 
 
 def distrust(connection: Connection, now: float, claim: TaskClaim) -> None:

@@ -4,8 +4,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, and_, exists, func, or_, select, update
 
-from gateway.adapters.sql import cleanups, lexicon, moves, references, tasks
+from gateway.adapters.sql import cleanups, counting, moves, references, tasks
 from gateway.adapters.sql.claims import held
+from gateway.adapters.sql.database import Database
 from gateway.adapters.sql.rows import insert_missing, locked_kb
 from gateway.adapters.sql.tables import embedding_spaces, knowledge_bases, meta, releases
 from gateway.adapters.sql.tables import tasks as task_rows
@@ -70,7 +71,17 @@ def _to_be_swept(now: float, afterlife_s: float) -> Any:
     )
 
 
-def schedule(connection: Connection, now: float, policy: ReclaimPolicy, deadline_s: float) -> int:
+async def schedule(database: Database, policy: ReclaimPolicy, deadline_s: float) -> int:
+    """What ended without having been done is looked for beside the writer, and looked at again under it."""
+    made = await database.write(lambda c, now: _schedule(c, now, policy, deadline_s))
+    if unclean := await database.browse(cleanups.unclean):
+        made += await database.write(lambda c, now: cleanups.owed(c, now, unclean))
+    if unmoved := await database.browse(moves.unmoved):
+        made += await database.write(lambda c, now: moves.owed(c, now, unmoved))
+    return made
+
+
+def _schedule(connection: Connection, now: float, policy: ReclaimPolicy, deadline_s: float) -> int:
     wanting = (
         select(knowledge_bases.c.kb_id)
         .where(
@@ -86,10 +97,20 @@ def schedule(connection: Connection, now: float, policy: ReclaimPolicy, deadline
         if connection.execute(waiting).first() is None:  # still, now that nobody else can make one
             tasks.add_task(connection, now, TaskKind.RECLAIM, kb, deadline_s)
             made += 1
-    return made + cleanups.owed(connection, now) + moves.owed(connection, now)
+    return made
 
 
-def begin(
+async def begin(
+    database: Database, claim: TaskClaim, policy: ReclaimPolicy, *, size: int = counting.PIECE
+) -> list[StoredRevision]:
+    # durable: a power cut must not bring back a release whose rows were dropped
+    due = await database.write(lambda c, now: _begin(c, now, claim, policy), durable=True)
+    for revision in due:  # what somebody stopped in the middle of is due again
+        await counting.drop(database, revision.kb_revision, size=size)
+    return due
+
+
+def _begin(
     connection: Connection, now: float, claim: TaskClaim, policy: ReclaimPolicy
 ) -> list[StoredRevision]:
     held(connection, claim)
@@ -113,7 +134,6 @@ def begin(
 def _reclaim(connection: Connection, now: float, row: Row[Any]) -> None:
     if row.state != ReleaseState.RECLAIMED.value:
         check_release_transition(ReleaseState(row.state), ReleaseState.RECLAIMED)
-        lexicon.drop(connection, row.kb_revision)
     if row.reclaimed_at is None:
         connection.execute(
             update(releases)
@@ -122,11 +142,15 @@ def _reclaim(connection: Connection, now: float, row: Row[Any]) -> None:
         )
 
 
-def give_up(connection: Connection, now: float, release_id: str) -> None:
-    """A restore can't bring it back; what there is of its rows is swept as of any other."""
+def give_up(connection: Connection, now: float, release_id: str) -> str:
+    """A restore can't bring it back; what there is of its rows is swept as of any other. The revision, which
+    counts nothing from now on.
+    """
     mine = select(releases).where(releases.c.release_id == release_id)
     locked_kb(connection, connection.execute(mine).one().kb_id)
-    _reclaim(connection, now, connection.execute(mine).one())
+    row = connection.execute(mine).one()
+    _reclaim(connection, now, row)
+    return str(row.kb_revision)
 
 
 def swept(connection: Connection, now: float, claim: TaskClaim, revision: StoredRevision) -> None:

@@ -12,7 +12,8 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, and_, delete, exists, func, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
-from gateway.adapters.sql.rows import batches
+from gateway.adapters.sql import classes
+from gateway.adapters.sql.rows import batches, placed
 from gateway.adapters.sql.tables import (
     condemned,
     document_versions,
@@ -153,17 +154,26 @@ def _withdraw_versions_of(connection: Connection, doomed: Sequence[str]) -> None
     )
     originals = [key for key in doomed if key.startswith(f"{ORIGINALS}/")]
     owners = {key: owner for key in doomed if key.startswith(f"{CHUNKS}/") and (owner := owner_of(key))}
-    withdrawing = update(document_versions).where(ready).values(withdrawn_at=FILES_GONE)
+    withdrawing = (
+        update(document_versions)
+        .where(ready)
+        .values(withdrawn_at=FILES_GONE)
+        .returning(document_versions.c.document_id)
+    )
+    withdrawn: set[str] = set()
     for batch in batches(originals):
-        connection.execute(withdrawing.where(document_versions.c.original_key.in_(batch)))
-    for key, owner in owners.items():
-        connection.execute(
-            withdrawing.where(
-                document_versions.c.document_id == owner.document_id,
-                document_versions.c.version == owner.document_version,
-                document_versions.c.chunks_key == key,
-            )
+        withdrawn.update(
+            connection.execute(withdrawing.where(document_versions.c.original_key.in_(batch))).scalars()
         )
+    for key, owner in owners.items():
+        mine = withdrawing.where(
+            document_versions.c.document_id == owner.document_id,
+            document_versions.c.version == owner.document_version,
+            document_versions.c.chunks_key == key,
+        )
+        withdrawn.update(connection.execute(mine).scalars())
+    for kb_id in dict(placed(connection, withdrawn)):  # a build that has looked already looks again
+        classes.bump_revision(connection, kb_id)
 
 
 def _entered(connection: Connection, now: float, keys: Sequence[str]) -> set[str]:

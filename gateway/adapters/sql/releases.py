@@ -9,12 +9,10 @@ from typing import Any
 from sqlalchemy import Connection, Row, and_, bindparam, select, update
 
 from gateway.access.authorizer import DocumentRef
-from gateway.adapters.sql import lexicon
 from gateway.adapters.sql.claims import held
 from gateway.adapters.sql.rows import padded, to_json
 from gateway.adapters.sql.tables import embedding_spaces, knowledge_bases, release_documents, releases
 from gateway.errors import IllegalTransition, InvalidField, NotFound
-from gateway.ingest.plan import ClassTerms
 from gateway.ingest.task import TaskClaim
 from gateway.release.model import (
     EmbeddingSpace,
@@ -162,18 +160,6 @@ def abandon(connection: Connection, task_id: str, error: str) -> None:
         )
         .values(state=ReleaseState.FAILED.value, error=error)
     )
-
-
-def store_terms(
-    connection: Connection, claim: TaskClaim, kb_revision: str, classes: Sequence[ClassTerms]
-) -> None:
-    held(connection, claim)
-    mine = select(releases.c.release_id).where(
-        releases.c.kb_revision == kb_revision, releases.c.task_id == claim.task_id
-    )
-    if connection.execute(mine).one_or_none() is None:
-        raise NotFound()
-    lexicon.store(connection, kb_revision, classes)
 
 
 def listed(

@@ -11,7 +11,7 @@ from gateway.adapters.sql.leaving import leave
 from gateway.adapters.sql.rows import batches, bump_epoch, fresh_id, known_kb, named_kb
 from gateway.adapters.sql.server import database_time
 from gateway.adapters.sql.tables import document_versions, documents, revocations
-from gateway.errors import KnowledgeBaseNotFound, NotFound
+from gateway.errors import InvalidField, KnowledgeBaseNotFound, NotFound
 from gateway.stream.revocation import RevocationKind, RevocationNews, RevocationRecord
 
 
@@ -103,11 +103,18 @@ def _must_exist(connection: Connection, tenant: str, kind: RevocationKind, subje
             raise NotFound()
 
 
-def listed(connection: Connection, tenant: str) -> list[RevocationRecord]:
-    """Newest first, lifted ones too."""
-    rows = connection.execute(
-        select(revocations).where(revocations.c.tenant == tenant).order_by(revocations.c.seq.desc())
-    )
+def listed(
+    connection: Connection, tenant: str, limit: int | None, before: str | None
+) -> list[RevocationRecord]:
+    """Newest first, lifted ones too. Raises InvalidField when ``before`` is none of the tenant's."""
+    wanted = select(revocations).where(revocations.c.tenant == tenant)
+    if before is not None:
+        place = wanted.with_only_columns(revocations.c.seq).where(revocations.c.revocation_id == before)
+        seq = connection.execute(place).scalar_one_or_none()
+        if seq is None:
+            raise InvalidField("before is the id of a revocation of this tenant")
+        wanted = wanted.where(revocations.c.seq < seq)
+    rows = connection.execute(wanted.order_by(revocations.c.seq.desc()).limit(limit))
     return [_record(row) for row in rows]
 
 

@@ -27,7 +27,7 @@ def set_acl(connection: Connection, now: float, change: AclChange) -> ChangedAcl
     )
     narrowed = not change.acl.covers(before)
     if narrowed:
-        _journal(connection, now, change.tenant, change.document_id, change.acl)
+        journal(connection, now, change.tenant, change.document_id, change.acl)
         bump_epoch(connection, change.tenant)
     classes.bump_revision(connection, kb.kb_id)
     task_id = moves.queue(connection, now, kb, change.document_id, change.deadline_s)
@@ -47,14 +47,8 @@ def _current(connection: Connection, document_id: str) -> Acl | None:
     return None if row is None else acl_from(row.allow, row.deny)
 
 
-def journal_narrowing(connection: Connection, now: float, tenant: str, document_id: str, acl: Acl) -> None:
-    """Before a live document gets another ACL by an import: a restored backup must not widen it again."""
-    before = _current(connection, document_id)
-    if before is not None and not acl.covers(before):
-        _journal(connection, now, tenant, document_id, acl)
-
-
-def _journal(connection: Connection, now: float, tenant: str, document_id: str, acl: Acl) -> None:
+def journal(connection: Connection, now: float, tenant: str, document_id: str, acl: Acl) -> None:
+    """That a live document's ACL was narrowed: a restored backup must not widen it again."""
     entry = {
         "tenant": tenant,
         "kind": "acl",

@@ -3,7 +3,7 @@
 import functools
 import json
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from sqlalchemy import Column, ColumnElement, Connection, Row, Table, bindparam, insert, select, update
@@ -11,7 +11,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from gateway.access.classes import Acl
 from gateway.adapters.sql.notify import notify
-from gateway.adapters.sql.tables import knowledge_bases, tenants
+from gateway.adapters.sql.tables import documents, knowledge_bases, tenants
 from gateway.errors import KnowledgeBaseNotFound
 
 T = TypeVar("T")
@@ -87,6 +87,16 @@ def locked_kb(connection: Connection, kb_id: str) -> Row[Any]:
     """The knowledge base's row, held against every other writer until the transaction ends."""
     held = select(knowledge_bases).where(knowledge_bases.c.kb_id == kb_id).with_for_update()
     return connection.execute(held).one()
+
+
+def placed(connection: Connection, document_ids: Collection[str]) -> Sequence[tuple[str, str]]:
+    """(kb_id, document_id) of each, in an order that everybody keeps who locks several knowledge bases."""
+    places = select(documents.c.kb_id, documents.c.document_id)
+    found: list[tuple[str, str]] = []
+    for batch in batches(sorted(document_ids)):
+        rows = connection.execute(places.where(documents.c.document_id.in_(batch)))
+        found.extend((row.kb_id, row.document_id) for row in rows)
+    return sorted(found)
 
 
 def known_kb(connection: Connection, tenant: str, name: str) -> Row[Any]:

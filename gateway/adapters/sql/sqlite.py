@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import anyio
 from sqlalchemy import Connection, Engine, create_engine, event
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import QueuePool
 
 from gateway.adapters.sql.database import Question
@@ -32,6 +32,12 @@ BUSY_TIMEOUT_S = 2.0
 _READERS = 2
 _LISTERS = 2
 _CLOSE_S = 10.0
+#: of SQLite's primary result codes, which are the lowest eight bits of an error's
+_TOLD = {
+    sqlite3.SQLITE_FULL: "there is no room left on the catalog's disk",
+    sqlite3.SQLITE_READONLY: "the catalog's file can't be written to",
+}
+_PRIMARY = 0xFF
 #: versions before this one can damage a file when two connections write and checkpoint at once
 _FIRST_WITHOUT_WAL_RESET_BUG = (3, 51, 3)
 
@@ -42,9 +48,16 @@ def translated_errors() -> Iterator[None]:
     try:
         yield
     except (SQLAlchemyError, sqlite3.Error) as error:
-        raise CatalogUnavailable() from error
+        raise CatalogUnavailable(_why(error)) from error
     except (UnicodeEncodeError, OverflowError) as error:
         raise InvalidField("a value can't be stored: broken text, or a number out of range") from error
+
+
+def _why(error: SQLAlchemyError | sqlite3.Error) -> str:
+    """What an operator can do something about; empty for everything else."""
+    original = error.orig if isinstance(error, DBAPIError) else error
+    code = getattr(original, "sqlite_errorcode", None)  # the driver's own complaints have none
+    return "" if code is None else _TOLD.get(code & _PRIMARY, "")
 
 
 def has_wal_reset_bug() -> bool:

@@ -112,7 +112,7 @@ document_versions = Table(
     metadata,
     words("document_id", ForeignKey("documents.document_id"), primary_key=True),
     Column("version", Integer, primary_key=True, autoincrement=False),
-    words("task_id", ForeignKey("tasks.task_id")),
+    words("task_id", ForeignKey("tasks.task_id"), index=True),
     number("fence"),
     words("state"),
     number("acl_class"),

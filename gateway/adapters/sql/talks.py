@@ -61,8 +61,9 @@ def add(connection: Connection, turn: Turn, most: int) -> None:
 
 
 def erase(connection: Connection, tenant: str, subject: str) -> int:
+    """Of a person, as many as one short transaction may hold."""
     mine = select(turns.c.turn_id).where(turns.c.tenant == tenant, turns.c.subject == subject)
-    return _drop(connection, connection.execute(mine).scalars().all())
+    return _drop(connection, connection.execute(mine.limit(_MOST_PURGED)).scalars().all())
 
 
 def purge(connection: Connection, before: float) -> int:
@@ -71,9 +72,10 @@ def purge(connection: Connection, before: float) -> int:
 
 
 def forget(connection: Connection, document_id: str, versions: Sequence[int]) -> int:
-    """The turns that rest on these versions; how many there were."""
+    """Turns that rest on these versions, as many as one short transaction may hold; how many that were."""
     rest_on = and_(turn_documents.c.document_id == document_id, turn_documents.c.version.in_(versions))
-    found = connection.execute(select(turn_documents.c.turn_id).where(rest_on).distinct())
+    resting = select(turn_documents.c.turn_id).where(rest_on).distinct().limit(_MOST_PURGED)
+    found = connection.execute(resting)
     return _drop(connection, found.scalars().all())
 
 

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, delete, select, tuple_
+from sqlalchemy import Connection, Row, Select, and_, delete, select, tuple_
 
 from gateway.access.authorizer import DocumentRef
 from gateway.adapters.sql.rows import batches, insert_missing, to_json
@@ -121,20 +121,19 @@ def _passage(row: Row[Any]) -> TracedPassage:
 
 
 def erase(connection: Connection, tenant: str, subject: str) -> int:
-    return _delete(
-        connection, select(traces.c.trace_id).where(traces.c.tenant == tenant, traces.c.subject == subject)
-    )
+    """Of a person, as many as one short transaction may hold."""
+    mine = (traces.c.tenant == tenant, traces.c.subject == subject)
+    return _delete(connection, select(traces.c.trace_id).where(*mine))
 
 
 def purge(connection: Connection, before: float) -> int:
-    return _delete(
-        connection,
-        select(traces.c.trace_id).where(traces.c.at < before).order_by(traces.c.at).limit(_MOST_PURGED),
-    )
+    """As ``erase``, of everybody."""
+    old = select(traces.c.trace_id).where(traces.c.at < before).order_by(traces.c.at)
+    return _delete(connection, old)
 
 
-def _delete(connection: Connection, chosen: Any) -> int:
-    gone = connection.execute(chosen).scalars().all()
+def _delete(connection: Connection, chosen: Select[tuple[str]]) -> int:
+    gone = connection.execute(chosen.limit(_MOST_PURGED)).scalars().all()
     for batch in batches(gone):
         for table in (trace_passages, traces):
             connection.execute(delete(table).where(table.c.trace_id.in_(batch)))
@@ -142,10 +141,13 @@ def _delete(connection: Connection, chosen: Any) -> int:
 
 
 def forget(connection: Connection, document_id: str, versions: Sequence[int]) -> int:
-    """What traces quote of these versions; how many passages that were."""
-    gone = connection.execute(
-        delete(trace_passages).where(
-            and_(trace_passages.c.document_id == document_id, trace_passages.c.version.in_(versions))
-        )
-    )
-    return gone.rowcount
+    """What traces quote of these versions, as much as one short transaction may hold; how many passages that
+    were.
+    """
+    quoting = and_(trace_passages.c.document_id == document_id, trace_passages.c.version.in_(versions))
+    passage = (trace_passages.c.trace_id, trace_passages.c.n)
+    some = connection.execute(select(*passage).where(quoting).limit(_MOST_PURGED)).all()
+    if some:
+        named = [(row.trace_id, row.n) for row in some]
+        connection.execute(delete(trace_passages).where(tuple_(*passage).in_(named)))
+    return len(some)

@@ -224,10 +224,13 @@ def abandon(connection: Connection, task_id: str, reason: str, detail: str) -> N
         tasks.c.task_id != task_id,
         tasks.c.state.in_(_LIVE_TASKS),
     )
+    mine = select(task_documents.c.document_id, task_documents.c.version).where(
+        task_documents.c.task_id == task_id
+    )
     connection.execute(
         update(document_versions)
         .where(
-            exists().where(task_documents.c.task_id == task_id, _of_task),
+            _ref.in_(mine),
             document_versions.c.state.not_in(_ENDED),
             ~wanted,
         )
