@@ -15,10 +15,10 @@ from gateway.cli import (
     governing,
     importing,
     keeping,
-    knowledge,
     operating,
     reindexing,
     releases,
+    revocations,
     serving,
     tasks,
 )
@@ -48,7 +48,7 @@ for module in (
     tasks,
     releases,
     reindexing,
-    knowledge,
+    revocations,
     keeping,
     apikeys,
     evaluating,
@@ -64,6 +64,8 @@ def main() -> NoReturn:
     in which a supervisor waits and a port isn't free.
     """
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # its notes on forking would stand between our lines
+    # products of small matrices: waking a thread for each core costs many times what they do
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     code = run()
     try:
         sys.stdout.flush()

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gateway.adapters.embedded.features import Reading, WordVectors, features
+from gateway.adapters.embedded.features import features
+from gateway.adapters.embedded.reading import Reader, Reading
 from gateway.adapters.embedded.rerank import CLOSE, RankingWeights
 from gateway.evaluation.index import Vectors
 from gateway.evaluation.labelled import Passage
@@ -16,7 +17,7 @@ class LinearOrder:
 
     def __init__(self, embedder: Vectors, weights: RankingWeights) -> None:
         self._vectors = embedder.vectors
-        self._words = WordVectors(embedder.vectors)
+        self._reader = Reader(embedder.vectors)
         self._weights = np.array(weights.values)
         self._read: dict[str, Reading] = {}
         self.version = weights.version
@@ -30,11 +31,11 @@ class LinearOrder:
     ) -> list[Passage]:
         near = found[:CLOSE]
         read = [self._reading(passage) for passage in near]
-        rows = features(question, read, similarities[:CLOSE], statistics, self._vectors, self._words)
+        rows = features(question, read, similarities[:CLOSE], statistics, self._reader, self._vectors)
         order = np.argsort(-(rows @ self._weights), kind="stable")
         return [*(near[int(place)] for place in order), *found[CLOSE:]]
 
     def _reading(self, passage: Passage) -> Reading:
         if passage.id not in self._read:
-            self._read[passage.id] = Reading.of(f"{passage.title}\n", passage.text, self._vectors)
+            (self._read[passage.id],) = self._reader.read([(f"{passage.title}\n", passage.text)])
         return self._read[passage.id]

@@ -1,9 +1,9 @@
 """Fits the linear reranker to labelled sets, and says how well it ranks articles that it hasn't seen.
 
 ``python -m eval.ranking --data FOLDER [--json OUT] [--write FILE]``. Answerable questions only, every passage
-of a set indexed. What is written is fitted on half of the articles, those that the gate is fitted on too; the
-figures are of the other half, and of a cross-validation in which each article is ranked by weights that were
-fitted without it.
+of a set indexed, by the embedder that GATEWAY_EMBEDDER names. What is written is fitted on half of the
+articles, those that the gate is fitted on too; the figures are of the other half, and of a cross-validation
+in which each article is ranked by weights that were fitted without it.
 """
 
 import argparse
@@ -17,12 +17,14 @@ from typing import Any
 
 import numpy as np
 
-from gateway.adapters.embedded.embedder import BundledEmbedder
-from gateway.adapters.embedded.features import FEATURES, Reading, WordVectors, features
+from gateway.adapters.embedded.features import FEATURES, features
+from gateway.adapters.embedded.reading import Reader
 from gateway.adapters.embedded.rerank import CLOSE, TextEmbedder, weights_from
+from gateway.errors import ConfigurationError
 from gateway.evaluation.choice import Choice, Floats, fit
-from gateway.evaluation.index import Index, embed
+from gateway.evaluation.index import Index, Vectors, embed_questions
 from gateway.evaluation.labelled import LabelledSet, read_sets
+from gateway.evaluation.models import models_in_force
 from gateway.retrieval.terms import TERMS_VERSION, terms_of
 from gateway.settings import Settings
 
@@ -42,17 +44,17 @@ class Asked:
     fused_rank: float
 
 
-def ask(labelled: LabelledSet, embedder: TextEmbedder) -> list[Asked]:
-    """Every answerable question with the candidates of both routes."""
+def ask(labelled: LabelledSet, embedder: Vectors, reader: TextEmbedder) -> list[Asked]:
+    """Every answerable question with the candidates of both routes. ``reader`` reads words and sentences."""
     index = Index(labelled.passages, embedder, Settings())
-    words = WordVectors(embedder.vectors)
+    apart = Reader(reader.vectors)
     places = {passage.id: place for place, passage in enumerate(labelled.passages)}
     articles = {name: i for i, name in enumerate(sorted({p.article for p in labelled.passages}))}
-    readings = [Reading.of(f"{p.title}\n", p.text, embedder.vectors) for p in labelled.passages]
+    readings = apart.read((f"{p.title}\n", p.text) for p in labelled.passages)
     held_out = labelled.held_out()
     questions = [question for question in labelled.questions if question.answerable]
     asked = []
-    vectors = embed(embedder, (question.text for question in questions))
+    vectors = embed_questions(embedder, (question.text for question in questions))
     for question, vector in zip(questions, vectors, strict=True):
         right = places[question.passage]
         similarities = index.similarities(vector)
@@ -63,8 +65,8 @@ def ask(labelled: LabelledSet, embedder: TextEmbedder) -> list[Asked]:
             [readings[i] for i in found],
             [float(similarities[i]) for i in found],
             index.statistics,
-            embedder.vectors,
-            words,
+            apart,
+            reader.vectors,
         )
         asked.append(
             Asked(
@@ -123,9 +125,9 @@ def figures(asked: Sequence[Asked], ranks: Sequence[float]) -> dict[str, dict[st
     return found
 
 
-def report(folder: Path, embedder: TextEmbedder, seed: int = 7) -> dict[str, Any]:
+def report(folder: Path, embedder: Vectors, reader: TextEmbedder, seed: int = 7) -> dict[str, Any]:
     """Everything that is printed. Raises LabelledDataUnusable."""
-    asked = [one for labelled in read_sets(folder) for one in ask(labelled, embedder)]
+    asked = [one for labelled in read_sets(folder) for one in ask(labelled, embedder, reader)]
     weights = weights_of([one for one in asked if not one.held_out])
     held_out = [one for one in asked if one.held_out]
     return {
@@ -157,7 +159,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--json", type=Path, help="also write the report here")
     parser.add_argument("--write", type=Path, help="write the weights file here")
     options = parser.parse_args(arguments)
-    made = report(options.data, BundledEmbedder.load_now(), options.seed)
+    with models_in_force(Settings()) as models:
+        if models.reader is None:
+            raise ConfigurationError("embedders_named_twice", "GATEWAY_EMBEDDING_BASE_URL is set")
+        made = report(options.data, models.embedder, models.reader, options.seed)
     text = json.dumps(made, indent=2, ensure_ascii=False)
     sys.stdout.write(text + "\n")
     if options.json:

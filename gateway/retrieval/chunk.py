@@ -2,6 +2,7 @@
 
 import hashlib
 from dataclasses import dataclass, fields
+from operator import attrgetter
 
 from gateway.errors import InvariantViolated
 
@@ -77,10 +78,19 @@ class Chunk:
     content: str
 
     def __post_init__(self) -> None:
-        may_be_empty = {"category", "section", "author", "source_uri"}
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if value is None or (value == "" and field.name not in may_be_empty):
-                raise InvariantViolated(f"a chunk lacks {field.name}")
+        # dozens are made for each question: one look at all of them, and names only where one is missing
+        if None in _values(self) or "" in _required_values(self):
+            missing = next(name for name in _FIELDS if _is_missing(name, getattr(self, name)))
+            raise InvariantViolated(f"a chunk lacks {missing}")
         if self.acl_class < 0 or self.row_id != row_id(self.kb_revision, self.chunk_id):
             raise InvariantViolated("a chunk's ids don't belong together")
+
+
+_FIELDS = tuple(field.name for field in fields(Chunk))
+_MAY_BE_EMPTY = frozenset({"category", "section", "author", "source_uri"})
+_values = attrgetter(*_FIELDS)
+_required_values = attrgetter(*(name for name in _FIELDS if name not in _MAY_BE_EMPTY))
+
+
+def _is_missing(name: str, value: object) -> bool:
+    return value is None or (value == "" and name not in _MAY_BE_EMPTY)

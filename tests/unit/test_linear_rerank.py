@@ -13,7 +13,8 @@ from anyio import from_thread
 from numpy.typing import NDArray
 
 from gateway.adapters.embedded.embedder import SPACE
-from gateway.adapters.embedded.features import FEATURES, Reading, WordVectors, features
+from gateway.adapters.embedded.features import FEATURES, features
+from gateway.adapters.embedded.reading import Reader
 from gateway.adapters.embedded.rerank import CLOSE, LinearReranker, bundled_weights, weights_from
 from gateway.adapters.memory.rerank import WordReranker
 from gateway.context import Deadline
@@ -76,8 +77,9 @@ def reranker() -> LinearReranker:
 def rows(*contents: str, question: str = QUESTION) -> dict[str, list[float]]:
     """Features by name, one number a passage."""
     vectors = HashedEmbedder().vectors
-    read = [Reading.of("Town", content, vectors) for content in contents]
-    found = features(question, read, [0.5] * len(read), STATISTICS, vectors, WordVectors(vectors))
+    reader = Reader(vectors)
+    read = reader.read([("Town", content) for content in contents])
+    found = features(question, read, [0.5] * len(read), STATISTICS, reader, vectors)
     assert found.shape == (len(contents), len(FEATURES))
     return {name: found[:, column].tolist() for column, name in enumerate(FEATURES)}
 
@@ -104,8 +106,9 @@ def test_a_heading_counts_for_the_passage_and_is_no_sentence() -> None:
     """It covers a term that the content never says."""
     vectors = HashedEmbedder().vectors
     for heading, covered in (("Harbour crane", 1.0), ("", 0.0)):
-        read = [Reading.of(heading, "It was repaired.", vectors)]
-        found = features("harbour crane", read, [0.5], STATISTICS, vectors, WordVectors(vectors))
+        reader = Reader(vectors)
+        read = reader.read([(heading, "It was repaired.")])
+        found = features("harbour crane", read, [0.5], STATISTICS, reader, vectors)
         assert found[0, FEATURES.index("coverage")] == covered
         assert found[0, FEATURES.index("pair_coverage")] == 0.0
 
@@ -167,7 +170,7 @@ async def test_a_deadline_that_has_passed_is_named() -> None:
 
 async def test_a_question_out_of_time_ends_before_its_next_passage() -> None:
     """What nobody waits for must not keep a core busy."""
-    deadline = Deadline.after(50)
+    deadline = Deadline.after(300)
     embedder = Slow(deadline)
     linear = LinearReranker(embedder, bundled_weights())
     with pytest.raises(DeadlineExceeded) as late:
@@ -225,14 +228,6 @@ async def test_only_an_endpoint_that_fails_is_left_alone(kind: type[WordReranker
             head, _ = await request(port, "GET", path, token=world.token())
             assert head.status == 200
     assert len(failing.seen) == asked
-
-
-def test_word_vectors_are_those_of_the_embedder_however_few_are_kept() -> None:
-    """Also when more are asked for than it keeps."""
-    vectors = HashedEmbedder().vectors
-    words = WordVectors(vectors, kept=3)
-    for asked in (["a", "b"], ["b", "c"], ["d", "a"], ["a", "b", "c", "d", "e"], ["e", "d", "c"]):
-        assert np.array_equal(words(asked), vectors(asked))
 
 
 def test_the_bundled_weights_are_for_the_bundled_space_and_every_feature() -> None:

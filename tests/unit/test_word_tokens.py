@@ -2,6 +2,7 @@
 
 import functools
 import random
+import re
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -23,6 +24,12 @@ TEXTS = [
     "x <s> y </s> z<unk> w",
     "emoji 🙂 \u200b zero \x00 nul e\u0301 combined",
     "w" * 100 + " " + "v" * 32 + " " + "u" * 33,
+    "限upload是10,000 字节 v限2 额、《额》“额”…—！",
+    "㐀𠀀鿿～＀　",
+    "一",
+    "一<",
+    "一 ",
+    "一a 一",
 ]
 
 
@@ -56,7 +63,8 @@ def test_texts_of_any_signs_have_them_too() -> None:
     signs = random.Random(7)
     tokens = WordTokens(tokenizer())
     texts = [
-        "".join(signs.choices("aeTh  \n.,-_<>s/限额é\u2581🙂0", k=signs.randrange(40))) for _ in range(400)
+        "".join(signs.choices("aeTh  \n.,-_<>s/限额一。é\u2581🙂0", k=signs.randrange(40)))
+        for _ in range(400)
     ]
     assert tokens(texts) == [*map(whole, texts)]
 
@@ -64,3 +72,9 @@ def test_texts_of_any_signs_have_them_too() -> None:
 def test_no_token_reaches_over_a_blank() -> None:
     """What makes it right."""
     assert not [token for token in tokenizer().get_vocab() if "\u2581" in token.lstrip("\u2581")]
+
+
+def test_no_token_has_a_han_character_beside_another_sign() -> None:
+    """Nor one of their marks; what lets each of them be looked up alone."""
+    alone = re.compile(r"[\u3000-\u303f\u3400-\u9fff\uff00-\uffef]")
+    assert not [token for token in tokenizer().get_vocab() if len(token) > 1 and alone.search(token)]

@@ -1,11 +1,8 @@
 """The linear reranker: weighed features of question and passage, in this process and without an endpoint."""
 
-import json
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import partial
-from importlib import resources
 from typing import Protocol
 
 import anyio
@@ -13,15 +10,17 @@ import numpy as np
 from anyio import from_thread, to_thread
 from numpy.typing import NDArray
 
-from gateway.adapters.embedded.features import FEATURES, Reading, WordVectors, features
+from gateway.adapters.embedded.features import features
+from gateway.adapters.embedded.shelf import Shelf
+from gateway.adapters.embedded.weights import RankingWeights, bundled_weights, weights_from
 from gateway.context import Deadline
 from gateway.errors import ConfigurationError, DeadlineExceeded, RerankerUnavailable
 from gateway.release.model import EmbeddingSpace
 from gateway.retrieval.candidate import Candidate
-from gateway.retrieval.chunk import Chunk, stable_hash
 from gateway.retrieval.lexicon import TermStatistics
 
-_WEIGHTS = "ranking_weights.json"
+__all__ = ["CLOSE", "LinearReranker", "RankingWeights", "TextEmbedder", "bundled_weights", "weights_from"]
+
 #: so many of the candidates are read, the first; the rest stay behind them as they were. Reading is what a
 #: rerank costs, and on labelled questions one right passage in fifty stands further down
 CLOSE = 24
@@ -41,49 +40,22 @@ class TextEmbedder(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class RankingWeights:
-    """Fitted for the vectors of one space; ``values`` are in the order of FEATURES. ``version`` ends in their
-    digest: thresholds are stored for it, and other weights make another order.
-    """
-
-    version: str
-    space_id: str
-    values: tuple[float, ...]
-
-
-def bundled_weights() -> RankingWeights:
-    """Those in the package, as ``python -m eval.ranking`` wrote them. Raises ConfigurationError."""
-    return weights_from(resources.files(__package__).joinpath(_WEIGHTS).read_text("utf-8"))
-
-
-def weights_from(text: str) -> RankingWeights:
-    """Raises ConfigurationError ``ranking_weights_unusable`` unless every feature has one finite number."""
-    try:
-        stored = json.loads(text)
-        weights: Mapping[str, float] = stored["weights"]
-        values = tuple(float(weights[name]) for name in FEATURES)
-        version = f"{stored['version']}-{stable_hash(*FEATURES, *map(str, values))[:8]}"
-        found = RankingWeights(version, str(stored["space_id"]), values)
-    except (ValueError, KeyError, TypeError, AttributeError):
-        found = None
-    if found is None or len(weights) != len(FEATURES) or not all(map(math.isfinite, found.values)):
-        raise ConfigurationError("ranking_weights_unusable", f"needs one number for each of {FEATURES}")
-    return found
-
-
 class LinearReranker:
     """A Reranker. Its numbers are logits of a softmax over the candidates of one question, so differences
     mean the same for every question; see ``features`` for what is weighed.
     """
 
-    def __init__(self, embedder: TextEmbedder, weights: RankingWeights) -> None:
-        """Raises ConfigurationError when the weights are of another space."""
-        if weights.space_id != embedder.space.space_id:
+    def __init__(
+        self, embedder: TextEmbedder, weights: RankingWeights, space: EmbeddingSpace | None = None
+    ) -> None:
+        """``embedder`` reads words and sentences; the similarities of candidates are of ``space``, None = its
+        own. Raises ConfigurationError when the weights are of another one.
+        """
+        if weights.space_id != (space or embedder.space).space_id:
             raise ConfigurationError("ranking_weights_unusable", f"they are of {weights.space_id}")
         self._embedder = embedder
         self._weights = weights
-        self._words = WordVectors(embedder.vectors)
+        self._shelf = Shelf(embedder.vectors)
         # numpy lets go of the interpreter lock for moments only: two at once would share one core
         self._turn = anyio.CapacityLimiter(1)
 
@@ -122,18 +94,18 @@ class LinearReranker:
         statistics: TermStatistics,
         goes_on: Callable[[], object] = lambda: None,
     ) -> tuple[float, ...]:
-        """Blocks, about a millisecond for each of the first CLOSE. Before each of them, and before they are
-        compared, ``goes_on`` may raise. Raises RerankerUnavailable where a vector is no number.
+        """Blocks. Before a passage is read, before their vectors are made and before they are compared,
+        ``goes_on`` may raise. Raises RerankerUnavailable where a vector is no number.
         """
         near, rest = candidates[:CLOSE], candidates[CLOSE:]
-        vectors = self._embedder.vectors
-        read = []
-        for candidate in near:
-            goes_on()
-            read.append(Reading.of(_heading(candidate.chunk), candidate.chunk.content, vectors))
-        goes_on()
         similarities = [candidate.similarity for candidate in near]
-        rows = features(question, read, similarities, statistics, vectors, self._words)
+        try:
+            read = self._shelf.read([candidate.chunk for candidate in near], goes_on)
+            goes_on()
+            reader, vectors = self._shelf.reader, self._embedder.vectors
+            rows = features(question, read, similarities, statistics, reader, vectors)
+        finally:
+            self._shelf.tidy()
         scores = rows @ np.array(self._weights.values)
         if not np.isfinite(scores).all():
             raise RerankerUnavailable("the linear reranker's numbers aren't finite")
@@ -145,7 +117,3 @@ def _goes_on(deadline: Deadline) -> None:
     """In the thread: raises when nobody waits for the order any more."""
     from_thread.check_cancelled()
     deadline.budget("rerank", math.inf)
-
-
-def _heading(chunk: Chunk) -> str:
-    return f"{chunk.title}\n{chunk.section}"
