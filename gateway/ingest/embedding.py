@@ -23,11 +23,14 @@ _BATCH_CAP_MS = 60_000
 class TextVectors:
     """The vectors of one space. Replays are harmless: a file is named by its texts and written whole."""
 
-    def __init__(self, objects: ObjectStore, embedder: Embedder, bulkhead: Bulkhead) -> None:
-        """``bulkhead`` bounds the batches that are embedded at a time."""
+    def __init__(
+        self, objects: ObjectStore, embedder: Embedder, bulkhead: Bulkhead, batch: int = _EMBED_BATCH
+    ) -> None:
+        """``bulkhead`` bounds the batches that are embedded at a time, ``batch`` the texts of each."""
         self._objects = objects
         self._embedder = embedder
         self._bulkhead = bulkhead
+        self._batch = batch
 
     @property
     def space(self) -> EmbeddingSpace:
@@ -98,8 +101,8 @@ class TextVectors:
 
     async def _embed(self, texts: Sequence[str]) -> list[Vector]:
         vectors: list[Vector] = []
-        for start in range(0, len(texts), _EMBED_BATCH):
-            batch = texts[start : start + _EMBED_BATCH]
+        for start in range(0, len(texts), self._batch):
+            batch = texts[start : start + self._batch]
             deadline = Deadline.after(_BATCH_CAP_MS)
             with await self._bulkhead.acquire(deadline):
                 vectors += await self._embedder.embed(batch, deadline)

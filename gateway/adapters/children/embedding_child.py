@@ -1,4 +1,4 @@
-"""ChildEmbedder: the bundled embedder for imports, in a process that never holds our interpreter lock."""
+"""ChildEmbedder: an embedded model in a process that never holds our interpreter lock."""
 
 import json
 import math
@@ -8,7 +8,7 @@ import anyio
 
 from gateway.adapters.children.child import AnswerTooLarge, Child, ChildEnded, ChildNotStarted
 from gateway.adapters.children.embedding_loop import VECTORS
-from gateway.adapters.embedded.embedder import SPACE
+from gateway.adapters.embedded.choice import WORDLLAMA, EmbeddedModel, Side
 from gateway.context import Deadline
 from gateway.errors import DeadlineExceeded, EmbedderUnavailable
 from gateway.ingest.vectors import unpack
@@ -26,21 +26,25 @@ _ONE_THREAD = {
 
 
 class ChildEmbedder:
-    """An Embedder with one child, started on first use (about a second) and reused.
+    """An Embedder of texts of one side with one child, started on first use (about a second) and reused.
 
     Batches wait for each other. A cancel or a passed deadline kills the child, and so does a defect in
-    it; the next batch gets a fresh one.
+    it; the next batch gets a fresh one. A child for passages gives way to everything else.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, model: EmbeddedModel = WORDLLAMA, side: Side = Side.PASSAGE) -> None:
+        self._space = model.space
         self._child = Child(
-            "gateway.adapters.children.embedding_loop", answer_bytes=_ANSWER_BYTES, environment=_ONE_THREAD
+            "gateway.adapters.children.embedding_loop",
+            (model.name, side),
+            answer_bytes=_ANSWER_BYTES,
+            environment=_ONE_THREAD,
         )
         self._lock = anyio.Lock()
 
     @property
     def space(self) -> EmbeddingSpace:
-        return SPACE
+        return self._space
 
     @property
     def max_sensitivity(self) -> int:
@@ -52,7 +56,7 @@ class ChildEmbedder:
         return self._child.pid
 
     async def embed(self, texts: Sequence[str], deadline: Deadline) -> list[Vector]:
-        """The very vectors of BundledEmbedder. The deadline covers waiting and the start of a child."""
+        """The very vectors of the model. The deadline covers waiting and the start of a child."""
         seconds = deadline.budget("embedding", math.inf)
         if not texts:
             return []
@@ -65,9 +69,9 @@ class ChildEmbedder:
             raise DeadlineExceeded("embedding") from None
         except (ChildNotStarted, ChildEnded, AnswerTooLarge):
             raise EmbedderUnavailable("the embedding process ended or could not be started") from None
-        if kind != VECTORS or len(payload) != 4 * len(texts) * SPACE.dimension:
+        if kind != VECTORS or len(payload) != 4 * len(texts) * self._space.dimension:
             raise EmbedderUnavailable("the embedding process could not embed these texts")
-        return unpack(payload, SPACE.dimension)
+        return unpack(payload, self._space.dimension)
 
     async def aclose(self) -> None:
         """Ends the child, also one at work; that batch raises EmbedderUnavailable."""

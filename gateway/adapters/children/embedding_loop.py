@@ -1,7 +1,7 @@
-"""The child's side of ChildEmbedder: the bundled model, one batch of texts after another.
+"""The child's side of ChildEmbedder: one embedded model, one batch of texts after another.
 
-Started as ``python -m gateway.adapters.children.embedding_loop PARENT_PID``. A request's body is a JSON
-list of texts; the answer is their vectors as little-endian float32, one after another.
+Started as ``python -m gateway.adapters.children.embedding_loop MODEL SIDE PARENT_PID``. A request's body is
+a JSON list of texts; the answer is their vectors as little-endian float32, one after another.
 """
 
 import json
@@ -9,7 +9,7 @@ import os
 import sys
 
 from gateway.adapters.children.child_loop import Pipes
-from gateway.adapters.embedded.embedder import BundledEmbedder
+from gateway.adapters.embedded.choice import Side, load_encoder
 
 VECTORS = b"V"
 
@@ -18,12 +18,14 @@ _NICENESS = 10
 
 
 def main() -> None:
-    pipes = Pipes(int(sys.argv[1]))
-    os.nice(_NICENESS)
-    embedder = BundledEmbedder.load_now()
+    name, side, parent = sys.argv[1], Side(sys.argv[2]), int(sys.argv[3])
+    pipes = Pipes(parent)
+    if side is Side.PASSAGE:
+        os.nice(_NICENESS)
+    encoder = load_encoder(name, side)
 
     def answer(_: bytes, body: bytes) -> tuple[bytes, bytes]:
-        return VECTORS, embedder.vectors(json.loads(body)).astype("<f4", copy=False).tobytes()
+        return VECTORS, encoder.vectors(json.loads(body)).astype("<f4", copy=False).tobytes()
 
     pipes.serve(answer)
 

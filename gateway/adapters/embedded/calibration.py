@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 from typing import NoReturn
 
+from gateway.adapters.embedded.choice import model_of
 from gateway.adapters.embedded.embedder import CALIBRATION, SPACE
 from gateway.answer.evidence import WEIGHED
 from gateway.errors import ConfigurationError
@@ -19,13 +20,17 @@ _MAX_VERSION = 200
 
 
 def calibration_of(space: EmbeddingSpace, path: Path | None) -> RetrievalConfig | None:
-    """The file's when one is named, else the one built in for the bundled space, else None.
+    """The file's when one is named, else the one that comes with the program for this space, else None.
 
     Raises ConfigurationError ``calibration_unusable``.
     """
     if path is not None:
         return load_calibration(path, space)
-    return CALIBRATION if space == SPACE else None
+    model = model_of(space)
+    if model is None or space == SPACE:
+        return None if model is None else CALIBRATION
+    built_in = Path(__file__).with_name(f"calibration_{model.name}.json")
+    return load_calibration(built_in, space) if built_in.exists() else None
 
 
 def load_calibration(path: Path, space: EmbeddingSpace) -> RetrievalConfig:
