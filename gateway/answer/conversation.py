@@ -14,9 +14,14 @@ from gateway.admission.stage import stage_time
 from gateway.answer.evidence import GateCheck, GateDecision, RefusalReason
 from gateway.answer.followup import leans, names, stands_alone, told_with
 from gateway.answer.question import Question
+from gateway.answer.rewriting.rewriting import Rewriting, Rewritten
 from gateway.context import RequestContext
 from gateway.errors import CatalogUnavailable, DeadlineExceeded, GatewayError
+from gateway.observe.hooks import RewriteSkip
+from gateway.observe.trace import Trace
+from gateway.observe.tracelog import RewrittenBy
 from gateway.retrieval.candidate import Candidate
+from gateway.stream.protocol import Usage
 
 #: what writing a turn may hold up the end of an answer
 _KEEP_MS = 250
@@ -47,8 +52,16 @@ class Turn:
     documents: frozenset[DocumentRef]
 
 
+@dataclass(frozen=True, slots=True)
+class Standalone:
+    """A question as it is answered, and what a model has used that was to tell it anew."""
+
+    question: Question
+    usage: Usage | None = None
+
+
 class TurnStore(Protocol):
-    """Where turns are kept. Each method is one transaction; each raises CatalogUnavailable."""
+    """Where turns are kept. A method is one transaction, erasing several; each raises CatalogUnavailable."""
 
     async def turns(self, key: ConversationKey, since: float, limit: int) -> list[Turn]:
         """Newest first; none from before ``since``, in seconds since the epoch."""
@@ -74,28 +87,38 @@ class Conversations:
     """
 
     def __init__(
-        self, turns: TurnStore, recheck: Recheck, *, most_turns: int, hours: float, catalog_cap_ms: int
+        self,
+        turns: TurnStore,
+        recheck: Recheck,
+        *,
+        most_turns: int,
+        hours: float,
+        catalog_cap_ms: int,
+        rewriting: Rewriting | None = None,
     ) -> None:
-        """``most_turns`` 0 keeps none."""
+        """``most_turns`` 0 keeps none. ``rewriting`` goes before the rules."""
         self._turns = turns
         self._recheck = recheck
         self._most = most_turns
         self._kept_s = hours * 3600.0
         self._cap_ms = catalog_cap_ms
+        self._rewriting = rewriting
 
-    async def standalone(self, context: RequestContext, question: Question) -> Question:
+    async def standalone(self, context: RequestContext, trace: Trace, question: Question) -> Standalone:
         """The question told so that it stands alone; itself when it does, or when nothing helps."""
         if question.conversation_id is None or not self._most or not leans(question.text):
-            return question
-        try:
-            with stage_time(context.deadline, "catalog", self._cap_ms):
-                since = time.time() - self._kept_s
-                turns = await self._turns.turns(_key(context, question), since, self._most)
-                last = await self._first_permitted(context, turns)
-        except (CatalogUnavailable, DeadlineExceeded):
-            return question
-        told = "" if last is None else told_with(question.text, last.question)
-        return replace(question, text=told, own=question.text) if told else question
+            return Standalone(question)
+        turns = await self._usable(context, question)
+        if not turns or self._rewriting is None:
+            return Standalone(_by_rules(question, turns))
+        rewritten = await self._rewriting.tell(context, trace, question.text, turns)
+        now = await self._usable(context, question)  # it took its time, and rights may have changed
+        if rewritten.text and not frozenset(turns) <= frozenset(now):
+            rewritten = replace(rewritten, text="", skip=RewriteSkip.RIGHTS_CHANGED)
+        trace.hooks.rewrite(rewritten.skip)
+        trace.note(rewrite="used" if rewritten.skip is None else rewritten.skip.value)
+        told = _by_model(question, rewritten) if rewritten.text else _by_rules(question, now)
+        return Standalone(told, rewritten.usage)
 
     async def keep(
         self, context: RequestContext, question: Question, documents: frozenset[DocumentRef]
@@ -122,11 +145,28 @@ class Conversations:
         except GatewayError:
             return
 
-    async def _first_permitted(self, context: RequestContext, turns: Sequence[Turn]) -> Turn | None:
-        """The newest turn whose every document its asker may see now."""
-        refs = frozenset[DocumentRef]().union(*(turn.documents for turn in turns))
-        verdicts = await self._recheck.check(context.scope, tuple(refs), time.time())
-        return next((turn for turn in turns if all(verdicts[ref] is None for ref in turn.documents)), None)
+    async def _usable(self, context: RequestContext, question: Question) -> tuple[Turn, ...]:
+        """The turns whose every document its asker may see now, newest first; none when nobody can say."""
+        try:
+            with stage_time(context.deadline, "catalog", self._cap_ms):
+                since = time.time() - self._kept_s
+                turns = await self._turns.turns(_key(context, question), since, self._most)
+                refs = frozenset[DocumentRef]().union(*(turn.documents for turn in turns))
+                verdicts = await self._recheck.check(context.scope, tuple(refs), time.time())
+        except (CatalogUnavailable, DeadlineExceeded):
+            return ()
+        return tuple(turn for turn in turns if all(verdicts[ref] is None for ref in turn.documents))
+
+
+def _by_rules(question: Question, turns: Sequence[Turn]) -> Question:
+    told = told_with(question.text, turns[0].question) if turns else ""
+    if not told:
+        return question
+    return replace(question, text=told, own=question.text, rewritten_by=RewrittenBy.RULES.value)
+
+
+def _by_model(question: Question, rewritten: Rewritten) -> Question:
+    return replace(question, text=rewritten.text, own=question.text, rewritten_by=RewrittenBy.MODEL.value)
 
 
 def naming_it(question: Question, candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:

@@ -70,14 +70,14 @@ _MOST_CARRIED = 12
 def leans(question: str) -> bool:
     """Whether it names something, but not what it asks about that."""
     text = question.strip()
-    if len(text) > _MOST_CHARS or not _own_words(text):
+    if len(text) > _MOST_CHARS or not telling_words(text):
         return False
     return _leans_zh(text) if _HAN.search(text) else _leans_en(text)
 
 
 def stands_alone(question: str) -> bool:
     """Whether another may lean on it. "Ok?" neither stands nor leans."""
-    return not leans(question) and bool(_own_words(question))
+    return not leans(question) and bool(telling_words(question))
 
 
 def told_with(question: str, before: str) -> str:
@@ -93,12 +93,12 @@ def names(passage: Chunk, question: str) -> bool:
     """Whether it has every telling word of the follow-up itself."""
     text = embedded_text(passage.title, passage.section, passage.content)
     terms = frozenset(terms_of(text))
-    return all(_has(word, terms, text) for word in _own_words(question))
+    return all(has_word(word, terms, text) for word in telling_words(question))
 
 
 def _leans_en(text: str) -> bool:
     words = _words(text)
-    own = len(_own_words(text))
+    own = len(telling_words(text))
     if _ABOUT.search(text) or (words[0].lower() in _GOES_ON and _CLAUSE.isdisjoint(map(str.lower, words))):
         return own <= _MOST_OWN
     if _NOW_AND_HERE.search(text) or _empty_it(text):
@@ -146,7 +146,7 @@ def _words(text: str) -> list[str]:
     return [match.group() for match in _WORD.finditer(_SHORTENED.sub(" ", text))]
 
 
-def _own_words(text: str) -> list[str]:
+def telling_words(text: str) -> list[str]:
     """The telling words: Han runs and words of letters, without markers of any kind."""
     if _HAN.search(text):
         text = _ZH_ASKING.sub(" ", _ZH_POINTER.sub(" ", _ZH_GOES_ON.sub("", text)))
@@ -157,7 +157,7 @@ def _tells(word: str) -> bool:
     return (word == "IT" or word.lower() not in _MARKERS) and (word == "IT" or bool(terms_of(word)))
 
 
-def _has(word: str, terms: frozenset[str], text: str) -> bool:
+def has_word(word: str, terms: frozenset[str], text: str) -> bool:
     """Every character of a Han run in some pair of it; of a word its parts, and a code whole."""
     if _HAN.match(word):
         if len(word) == 1:
@@ -173,7 +173,7 @@ def _carried(question: str, before: str) -> list[str]:
     """Not what the follow-up puts something else in the place of: a code, or "parental" of "parental leave"
     where it names another leave.
     """
-    own = frozenset(term for word in _own_words(question) for term in terms_of(word))
+    own = frozenset(term for word in telling_words(question) for term in terms_of(word))
     codes = frozenset(key_terms(before).codes) if key_terms(question).codes else frozenset()
     words = _words(before)
     heads = {second for first, second in _stem_pairs(_words(question)) if first and second}
@@ -195,6 +195,6 @@ def _stem_pairs(words: Sequence[str]) -> Iterator[tuple[tuple[str, ...], tuple[s
 
 def _carried_zh(question: str, before: str) -> list[str]:
     """A run that ends as one of the follow-up does gives it its place: 病假 to 婚假."""
-    own = _own_words(question)
+    own = telling_words(question)
     ends = {word[-1] for word in own if _HAN.match(word)}
-    return [word for word in dict.fromkeys(_own_words(before)) if word not in own and word[-1] not in ends]
+    return [word for word in dict.fromkeys(telling_words(before)) if word not in own and word[-1] not in ends]

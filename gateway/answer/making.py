@@ -8,6 +8,7 @@ from gateway.admission.bulkhead import Bulkhead
 from gateway.answer.budget import fit_evidence, tokens_left
 from gateway.answer.calls.calling import ModelCalls
 from gateway.answer.calls.generation import Generated
+from gateway.answer.conflict import refused_in_conflict
 from gateway.answer.conversation import judged_by_itself, naming_it
 from gateway.answer.evidence import Evidence, RefusalReason, decide
 from gateway.answer.findings import findings_of
@@ -79,6 +80,7 @@ class Making:
         limits: AnswerLimits,
         permissions: Permissions,
         risk: RiskPolicy = RiskPolicy.MARK,
+        refuse_conflicts: bool = False,
     ) -> None:
         self._search = search
         self._neighbours = neighbours
@@ -88,6 +90,7 @@ class Making:
         self._limits = limits
         self._permissions = permissions
         self._risk = risk
+        self._refuse_conflicts = refuse_conflicts
 
     async def make(
         self, flight: Flight, leader: Session, context: RequestContext, question: Question, unkept: str = ""
@@ -135,6 +138,8 @@ class Making:
         with trace.stage(Stage.GATE):
             decision = decide(context.release.config, named.signals(evidence))
             decision = judged_by_itself(decision, question, len(result.candidates), len(evidence))
+            if self._refuse_conflicts:
+                decision = await refused_in_conflict(decision, question.text, evidence)
             trace.findings = findings_of(result, evidence, decision)
             reasons = decision.reasons
             fitting = () if reasons else self._fit(evidence, question)

@@ -27,6 +27,7 @@ from gateway.observe.hooks import CacheRead, Stage
 from gateway.observe.trace import Trace
 from gateway.observe.tracelog import Told
 from gateway.release.catalog import ReleaseCatalog
+from gateway.stream.protocol import Usage
 from gateway.stream.session import Session
 
 #: an answer that is told again goes to the session in slices, which then can hold it back
@@ -42,6 +43,7 @@ class _Asked:
     context: RequestContext
     question: Question
     reuse: Reuse
+    rewrite: Usage | None
 
 
 class Orchestrator:
@@ -111,9 +113,11 @@ class Orchestrator:
         context = await self.bind(principal, question.knowledge_base, trace, deadline)
         session.scope = context.scope
         check_calibrated(context.release.config)  # no model is asked for what no gate can judge
-        question = await self._conversations.standalone(context, question)
+        told = await self._conversations.standalone(context, trace, question)
+        question = told.question
         trace.question, trace.searched = question.own or question.text, question.text if question.own else ""
-        asked = _Asked(session, trace, context, question, self._reuse(context, question))
+        trace.rewritten_by = question.rewritten_by
+        asked = _Asked(session, trace, context, question, self._reuse(context, question), told.usage)
         kept = await self._kept(asked)
         if kept is not None and await self._told_again(asked, kept):
             return
@@ -186,7 +190,7 @@ class Orchestrator:
             trace.text_sent()
             await session.write(kept.text[start : start + _SLICE_CHARS])
         await self._conversations.keep(asked.context, asked.question, rests_on(kept.opening, kept.ending))
-        session.complete(done_again(kept, trace))
+        session.complete(done_again(kept, trace, asked.rewrite))
 
     # -- an answer that is made -------------------------------------------------------------------
 
@@ -229,7 +233,7 @@ class Orchestrator:
         ending = await seat.ending()
         trace.take(seat.trace, timed=seat.leads)
         await self._conversations.keep(asked.context, asked.question, rests_on(opening, ending))
-        session.complete(done_of(ending, trace))
+        session.complete(done_of(ending, trace, asked.rewrite))
 
     async def _make(self, flight: Flight, asked: _Asked, stale: KeptAnswer | None, *, alone: bool) -> None:
         """By the leader's question and rights, in the time of whoever has the most."""

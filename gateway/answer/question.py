@@ -9,7 +9,8 @@ from gateway.errors import InvalidField
 @dataclass(frozen=True, slots=True)
 class Question:
     """``knowledge_base`` None means the caller's only permitted one. ``own`` is what was asked, where
-    ``text`` tells it so that it stands alone. ``no_store`` wants an answer made for this question alone.
+    ``text`` tells it so that it stands alone, and ``rewritten_by`` says whose words those are. ``no_store``
+    wants an answer made for this question alone.
     """
 
     text: str
@@ -18,6 +19,7 @@ class Question:
     language: str | None = None
     max_output_tokens: int | None = None
     own: str = ""
+    rewritten_by: str = ""
     no_store: bool = False
 
     @property

@@ -16,6 +16,7 @@ from gateway.stream.protocol import (
     Source,
     Timings,
     Usage,
+    UsageWithRewrite,
 )
 
 NO_USAGE = Usage(0, 0, estimated=False)
@@ -62,16 +63,22 @@ def _source(item: Evidence, risk: RiskPolicy) -> Source:
     )
 
 
-def done_of(ending: Ending, trace: Trace) -> Done:
+def done_of(ending: Ending, trace: Trace, rewrite: Usage | None = None) -> Done:
     """An answer, whole or ended by its length; or a refusal, an outcome like any other: no text, no
-    citations, its reasons as codes.
+    citations, its reasons as codes. ``rewrite`` is what telling the question anew has used.
     """
-    return _told(ending, trace, ending.usage, cached=False)
+    return _told(ending, trace, _beside(ending.usage, rewrite), cached=False)
 
 
-def done_again(kept: KeptAnswer, trace: Trace) -> Done:
+def done_again(kept: KeptAnswer, trace: Trace, rewrite: Usage | None = None) -> Done:
     """Of an answer that was kept: telling it again uses nothing."""
-    return _told(kept.ending, trace, NO_USAGE, cached=True)
+    return _told(kept.ending, trace, _beside(NO_USAGE, rewrite), cached=True)
+
+
+def _beside(usage: Usage, rewrite: Usage | None) -> Usage:
+    if rewrite is None:
+        return usage
+    return UsageWithRewrite(usage.input_tokens, usage.output_tokens, usage.estimated, rewrite)
 
 
 def _told(ending: Ending, trace: Trace, usage: Usage, *, cached: bool) -> Done:

@@ -10,6 +10,7 @@ class Stage(StrEnum):
     IDENTIFY = "identify"
     AUTHORIZE = "authorize"
     BIND = "bind"
+    REWRITE = "rewrite"
     CACHE = "cache"
     WAIT = "wait"  # for an answer that is being made for somebody else
     EMBED = "embed"
@@ -46,6 +47,21 @@ class RerankSkip(StrEnum):
     UNAVAILABLE = "reranker_unavailable"
 
 
+class RewriteSkip(StrEnum):
+    """Why rules told a follow-up so that it stands alone, and not the model that was to."""
+
+    NOT_CLEARED = "not_cleared"  # the last question was answered from what is too sensitive for it
+    OVERLOADED = "overloaded"  # all places are taken
+    NO_QUOTA = "no_quota"
+    LEFT_ALONE = "left_alone"  # it keeps failing
+    TOO_SLOW = "too_slow"
+    UNAVAILABLE = "model_unavailable"
+    EMPTY = "empty"
+    MALFORMED = "malformed"  # more than a line, too long, cut off, or with characters that nobody sees
+    STRAYED = "strayed"  # it says what nobody has said, or not what was asked
+    RIGHTS_CHANGED = "rights_changed"  # meanwhile, on what the questions before were answered from
+
+
 class CacheRead(StrEnum):
     """What a look for a kept answer came to."""
 
@@ -80,6 +96,10 @@ class Hooks(Protocol):
     def model_retry(self, kind: Retry) -> None: ...
 
     def rerank_skip(self, reason: RerankSkip) -> None: ...
+
+    def rewrite(self, skip: RewriteSkip | None) -> None: ...
+
+    def rewrite_tokens(self, sent: int, received: int) -> None: ...
 
     def answer(self, status: str) -> None: ...
 

@@ -14,7 +14,7 @@ from prometheus_client import (
 
 from gateway.access.authorizer import DropReason
 from gateway.errors import GatewayError
-from gateway.observe.hooks import CacheRead, Made, ModelCall, RerankSkip, Retry, Stage
+from gateway.observe.hooks import CacheRead, Made, ModelCall, RerankSkip, Retry, RewriteSkip, Stage
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0)
 
@@ -65,6 +65,12 @@ class Metrics:
         self._rerank_skips = self._counter(
             "gateway_rerank_skips", "Searches left in the fused order.", "reason", map(str, RerankSkip)
         )
+        self._rewrites = self._counter(
+            "gateway_rewrites",
+            "Follow-ups that a model was to tell anew; why rules did.",
+            "result",
+            ("used", *map(str, RewriteSkip)),
+        )
         self._answers = self._counter("gateway_answers", "Answers ended whole.", "status", statuses)
         self._rejections = self._counter(
             "gateway_rejections",
@@ -93,7 +99,10 @@ class Metrics:
             "gateway_makings", "Answers in the making, by what was found for them.", "result", map(str, Made)
         )
         self._model_tokens = self._counter(
-            "gateway_model_tokens", "Tokens of generations that have ended.", "kind", ("input", "output")
+            "gateway_model_tokens",
+            "Tokens of calls that have ended.",
+            "kind",
+            ("input", "output", "rewrite_input", "rewrite_output"),
         )
         self._after_cancel = self._counter(
             "gateway_tokens_after_cancel", "Pieces of text that came after a cancel."
@@ -177,6 +186,13 @@ class Metrics:
 
     def rerank_skip(self, reason: RerankSkip) -> None:
         self._rerank_skips.labels(reason.value).inc()
+
+    def rewrite(self, skip: RewriteSkip | None) -> None:
+        self._rewrites.labels("used" if skip is None else skip.value).inc()
+
+    def rewrite_tokens(self, sent: int, received: int) -> None:
+        self._model_tokens.labels("rewrite_input").inc(sent)
+        self._model_tokens.labels("rewrite_output").inc(received)
 
     def answer(self, status: str) -> None:
         self._answers.labels(status).inc()

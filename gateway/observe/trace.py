@@ -15,8 +15,8 @@ from gateway.observe.tracelog import NOTHING_FOUND, Findings, TraceRecord
 class Trace:
     """Collects what happened to one request. ``facts`` holds ids, counts, digests and codes only.
 
-    ``searched`` is what is looked for in place of the question; ``record`` has neither of them, nor what was
-    found.
+    ``searched`` is what is looked for in place of the question, as ``rewritten_by`` wrote it; ``record`` has
+    none of them, nor what was found.
     """
 
     def __init__(self, request_id: str, trace_id: str, hooks: Hooks) -> None:
@@ -28,6 +28,7 @@ class Trace:
         self.context: RequestContext | None = None
         self.question = ""
         self.searched = ""
+        self.rewritten_by = ""
         self.findings: Findings | None = None
         self.reasons: tuple[str, ...] = ()
         #: of an answer that is whole
@@ -96,6 +97,7 @@ class Trace:
                 "total_ms": round(self.elapsed_ms, 1),
             },
             told=str(self.facts.get("told", "")),
+            rewritten_by=self.rewritten_by,
         )
 
     def record(self) -> dict[str, object]:

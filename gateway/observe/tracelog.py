@@ -89,12 +89,20 @@ class Told(StrEnum):
     KEPT = "kept"  # earlier, and told again
 
 
+class RewrittenBy(StrEnum):
+    """Who told a follow-up so that it stands alone."""
+
+    RULES = "rules"
+    MODEL = "model"
+
+
 @dataclass(frozen=True, slots=True)
 class TraceRecord:
     """One ended search or answer. ``at`` is in seconds since the epoch, ``timings`` are milliseconds.
 
     ``searched`` is what was looked for in place of the question, '' for the question itself. ``outcome`` is
-    an answer's status, a search's relevance, or the code of what ended it; ``told`` says how an answer came.
+    an answer's status, a search's relevance, or the code of what ended it; ``told`` says how an answer came,
+    and ``rewritten_by`` who wrote what was looked for, '' for the asker himself.
     """
 
     trace_id: str
@@ -115,10 +123,11 @@ class TraceRecord:
     findings: Findings = NOTHING_FOUND
     timings: Mapping[str, float] = field(default_factory=dict)
     told: str = ""
+    rewritten_by: str = ""
 
 
 class TraceStore(Protocol):
-    """Where traces are kept. Each method is one transaction; each raises CatalogUnavailable."""
+    """Where traces are kept. A method is one transaction, erasing several; each raises CatalogUnavailable."""
 
     async def append_traces(self, records: Sequence[TraceRecord]) -> None:
         """Without what they quote of versions that were deleted since. A known trace id changes nothing."""

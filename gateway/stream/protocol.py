@@ -57,6 +57,13 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
+class UsageWithRewrite(Usage):
+    """``rewrite`` is what a model used that told the question anew; it is in none of the other numbers."""
+
+    rewrite: Usage
+
+
+@dataclass(frozen=True, slots=True)
 class Timings:
     """Milliseconds since the request arrived; ``ttft_ms`` is None when no text was sent."""
 

@@ -74,7 +74,8 @@ class RecordingQuota:
     ) -> QuotaLease:
         if key.endpoint in self.refused:
             raise self.refused[key.endpoint]
-        assert (tenant, model, tokens) == ("acme", key.endpoint, CALL_TOKENS)
+        assert (tenant, model) == ("acme", key.endpoint)
+        assert tokens == CALL_TOKENS or key.attempt == 0  # 0: a short call beside those of the answer
         self.log.append(("reserve", key.attempt, key.endpoint))
         self.lost.append(on_lost)
         return RecordedLease(self.log, key)

@@ -2,8 +2,10 @@
 
 import pytest
 
-from gateway.answer.conflict import Statement
+from gateway.answer.conflict import Statement, in_conflict, refused_in_conflict
+from gateway.answer.evidence import Evidence, GateCheck, GateDecision, RefusalReason
 from gateway.retrieval.terms import terms_of
+from tests.harness.chunks import sample_chunk
 
 
 def contradict(question: str, one: str, other: str) -> bool:
@@ -73,3 +75,47 @@ def test_two_values_of_one_thing_are_a_conflict(question: str, one: str, other: 
 def test_what_only_looks_like_one_is_none(question: str, one: str, other: str) -> None:
     """Spellings, other units, other names, a table of prices, another subject."""
     assert not contradict(question, one, other)
+
+
+DEPOSIT = "What is the deposit for a bicycle?"
+
+
+def evidence(*texts: str, documents: str = "abcdef") -> tuple[Evidence, ...]:
+    """One passage for each text, each of another document unless told otherwise."""
+    chunks = (sample_chunk(text, document_id=name) for text, name in zip(texts, documents, strict=False))
+    return tuple(Evidence(n, chunk, 0.5, 0.1, "rrf", "dense #1") for n, chunk in enumerate(chunks, start=1))
+
+
+FIFTY = "Bring a passport. The deposit for a bicycle is 50 EUR. A helmet is free."
+EIGHTY = "Open on Sundays. For a bicycle the deposit is 80 EUR."
+
+
+@pytest.mark.parametrize(
+    ("texts", "documents", "found"),
+    [
+        ((FIFTY, EIGHTY), "ab", True),
+        ((EIGHTY, "A helmet costs 3 EUR a day.", FIFTY), "abc", True),
+        ((FIFTY, EIGHTY), "aa", False),
+        ((FIFTY, "The bicycle deposit is 50 EUR for everybody."), "ab", False),
+        ((FIFTY, "The deposit for a canoe is 80 EUR."), "ab", False),
+        ((FIFTY,), "a", False),
+        ((), "", False),
+    ],
+)
+def test_sources_conflict_where_their_best_sentences_do(
+    texts: tuple[str, ...], documents: str, found: bool
+) -> None:
+    """Of two documents; what one document says of two things is none of it."""
+    assert in_conflict(DEPOSIT, evidence(*texts, documents=documents)) is found
+
+
+async def test_a_policy_may_refuse_what_sources_contradict() -> None:
+    """By a reason of its own; what is refused already keeps its reasons, and is not read once more."""
+    sufficient, both = GateDecision((), 1.0), evidence(FIFTY, EIGHTY)
+    refused = await refused_in_conflict(sufficient, DEPOSIT, both)
+    assert refused.reasons == (RefusalReason.SOURCES_CONFLICT,)
+    assert refused.checks == (GateCheck("no_conflict", passed=False),)
+    agreed = await refused_in_conflict(sufficient, DEPOSIT, both[:1])
+    assert (agreed.reasons, agreed.checks) == ((), (GateCheck("no_conflict", passed=True),))
+    weak = GateDecision((RefusalReason.BELOW_THRESHOLD,), -1.0)
+    assert await refused_in_conflict(weak, DEPOSIT, both) is weak

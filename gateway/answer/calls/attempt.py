@@ -1,12 +1,33 @@
 """An attempt: one call of one endpoint, with its place in the quota and its way through the breaker."""
 
+from typing import Protocol, TypeVar
+
 from gateway.admission.breaker import Trial
 from gateway.admission.quota import QuotaLease
 from gateway.answer.calls.endpoints import Endpoint, is_the_endpoints
 from gateway.answer.calls.fault import UNUSED, ModelRefused
-from gateway.answer.calls.generation import Generated, Generation
 from gateway.context import Deadline
 from gateway.errors import GatewayError
+from gateway.stream.protocol import Usage
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Call(Protocol[T_co]):
+    """One call of a model. ``opened`` once it was answered with headers; ``usage`` is what it used so far."""
+
+    @property
+    def opened(self) -> bool: ...
+
+    @property
+    def usage(self) -> Usage: ...
+
+    def tell_usage(self) -> None:
+        """Once, when it is over."""
+        ...
+
+    async def run(self, deadline: Deadline) -> T_co: ...
 
 
 class Attempt:
@@ -24,12 +45,12 @@ class Attempt:
     def text_came(self) -> None:
         self._trial.answered()
 
-    async def run(self, generation: Generation, deadline: Deadline) -> Generated:
-        """Tells quota and breaker how the call went, however it ends; raises what the generation raises."""
+    async def run(self, call: Call[T], deadline: Deadline) -> T:
+        """Tells quota and breaker how the call went, however it ends; raises what the call raises."""
         try:
-            generated = await generation.run(deadline)
+            result = await call.run(deadline)
             self._trial.succeeded()
-            return generated
+            return result
         except GatewayError as failure:
             # a call that is refused says nothing about the next one, which may be a shorter one
             if is_the_endpoints(failure) and not isinstance(failure, ModelRefused):
@@ -38,13 +59,13 @@ class Attempt:
                 self._lease.settle(0)
             raise
         finally:
-            self._lease.settle(_used(generation))
-            generation.tell_usage()
+            self._lease.settle(_used(call))
+            call.tell_usage()
             self._trial.release()
 
 
-def _used(generation: Generation) -> int | None:
+def _used(call: Call[object]) -> int | None:
     """Tokens; None when the call was sent and nobody knows whether it was read."""
-    if not generation.opened:
+    if not call.opened:
         return None
-    return generation.usage.input_tokens + generation.usage.output_tokens
+    return call.usage.input_tokens + call.usage.output_tokens

@@ -3,11 +3,12 @@
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 import anyio
 
 from gateway.admission.quota import Quota, ReservationKey
-from gateway.answer.calls.attempt import Attempt
+from gateway.answer.calls.attempt import Attempt, Call
 from gateway.answer.calls.endpoints import Endpoint, Endpoints, NextCall, Round
 from gateway.answer.calls.generation import Generated, Generation
 from gateway.answer.calls.moderation import OutputPolicy
@@ -15,11 +16,16 @@ from gateway.answer.calls.outlet import outlet_of
 from gateway.answer.calls.sink import Sink
 from gateway.answer.evidence import Evidence
 from gateway.answer.prompt import Prompt
-from gateway.context import RequestContext
+from gateway.context import Deadline, RequestContext
 from gateway.errors import DeadlineExceeded, QuotaExceeded, QuotaUnavailable, UpstreamFailed
 from gateway.observe.trace import Trace
 from gateway.release.model import RetrievalRelease
 from gateway.stream.session import CloseReason
+
+T = TypeVar("T")
+
+#: the calls of an answer are numbered from 1
+_ASIDE = 0
 
 
 class ModelCalls:
@@ -61,6 +67,10 @@ class ModelCalls:
         return self._endpoints.first.model.name
 
     @property
+    def first(self) -> Endpoint:
+        return self._endpoints.first
+
+    @property
     def max_sensitivity(self) -> int:
         """Passages above this never leave to the first choice, nor what it makes of them to the moderator.
 
@@ -76,6 +86,21 @@ class ModelCalls:
     async def reserve(self, sink: Sink, context: RequestContext, evidence: Sequence[Evidence]) -> Attempt:
         """For the first call; held by the sink. Raises QuotaExceeded, QuotaUnavailable, UpstreamFailed."""
         return await self._reserve(self._endpoints.choose(evidence), 1, sink, context)
+
+    async def run_aside(
+        self,
+        call: Call[T],
+        context: RequestContext,
+        *,
+        tokens: int,
+        on_lost: Callable[[], None],
+        deadline: Deadline,
+    ) -> T:
+        """One short call of the first choice, before those of the answer; nothing repeats it. ``on_lost``
+        ends it when its place in the quota is gone. Raises as ``reserve`` does, and what the call raises.
+        """
+        attempt = await self._admit(self.first, _ASIDE, tokens, context, on_lost)
+        return await attempt.run(call, deadline)
 
     async def generate(
         self, attempt: Attempt, sink: Sink, trace: Trace, context: RequestContext, prompt: Prompt
@@ -117,6 +142,18 @@ class ModelCalls:
             return None
 
     async def _reserve(self, endpoint: Endpoint, number: int, sink: Sink, context: RequestContext) -> Attempt:
+        attempt = await self._admit(endpoint, number, self._call_tokens, context, _ending(sink))
+        sink.hold(attempt)
+        return attempt
+
+    async def _admit(
+        self,
+        endpoint: Endpoint,
+        number: int,
+        tokens: int,
+        context: RequestContext,
+        on_lost: Callable[[], None],
+    ) -> Attempt:
         name = endpoint.model.name
         trial = endpoint.admit()
         try:
@@ -124,15 +161,13 @@ class ModelCalls:
                 ReservationKey(context.request_id, number, name),
                 context.scope.tenant,
                 name,
-                self._call_tokens,
-                _ending(sink),
+                tokens,
+                on_lost,
             )
         except BaseException:
             trial.release()
             raise
-        attempt = Attempt(endpoint, trial, lease)
-        sink.hold(attempt)
-        return attempt
+        return Attempt(endpoint, trial, lease)
 
 
 def _ending(sink: Sink) -> Callable[[], None]:

@@ -72,13 +72,18 @@ def supported(sentence: str, quote: str, terms: Terms = plain_terms) -> bool:
     return _supports(set(terms(sentence)), frozenset(terms(quote)), sentence, quote)
 
 
+def negated(text: str) -> bool:
+    """Whether a word of it denies something; which one, and what, isn't known."""
+    return _NEGATION.search(text.lower()) is not None
+
+
 def _supports(wanted: set[str], terms: frozenset[str], sentence: str, quote: str) -> bool:
     """``wanted`` and ``terms`` are those of the sentence and of the quote."""
     if not wanted or _overlap(wanted, terms) < 0.6:
         return False
     if not same_amounts(sentence, quote) or turned_round(sentence, quote):
         return False
-    return bool(_NEGATION.search(sentence.lower())) == bool(_NEGATION.search(quote.lower()))
+    return negated(sentence) == negated(quote)
 
 
 def _read(piece: Piece) -> str:

@@ -17,7 +17,7 @@ from gateway.answer.reasons import meaning_of_outcome, meaning_of_reason
 from gateway.context import Deadline
 from gateway.errors import DeadlineExceeded, GatewayError, InvalidField, PermissionsChanged, Stopped
 from gateway.observe.trace import Trace
-from gateway.observe.tracelog import Findings, Told, TracedCheck
+from gateway.observe.tracelog import Findings, RewrittenBy, Told, TracedCheck
 from gateway.stream.channel import EventChannel
 from gateway.stream.session import CloseReason, Session
 from gateway.web.connection import connection_of
@@ -150,6 +150,7 @@ def _told(explanation: Explanation) -> dict[str, object]:
         "retrieval_config": record.config,
         "question": record.question,
         "searched_for": record.searched or record.question,
+        "rewritten_by": (record.rewritten_by or RewrittenBy.RULES.value) if record.searched else None,
         "outcome": record.outcome,
         "cached": record.told == Told.KEPT,
         "explanation": meaning_of_outcome(record.outcome),

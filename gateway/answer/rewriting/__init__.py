@@ -1,0 +1,1 @@
+"""Rewriting: follow-ups told by a model instead of by rules, where that is wanted and goes well."""
