@@ -161,7 +161,7 @@ class GatewayClient:
         """``documents``: all live ones, by source, none for a knowledge base that doesn't exist; ``limits``:
         how many bytes one may have.
         """
-        pages = list(self._pages("/v1/documents", knowledge_base))
+        pages = list(self._pages("/v1/documents", knowledge_base=knowledge_base))
         documents = [document for page in pages for document in page["documents"]]
         return {**pages[0], "documents": documents, "next_cursor": None}
 
@@ -213,7 +213,7 @@ class GatewayClient:
 
     def releases(self, knowledge_base: str) -> list[dict[str, Any]]:
         """All of them, newest first."""
-        pages = self._pages("/v1/releases", knowledge_base)
+        pages = self._pages("/v1/releases", knowledge_base=knowledge_base)
         return [release for page in pages for release in page["releases"]]
 
     def knowledge_bases(self) -> list[dict[str, Any]]:
@@ -246,6 +246,14 @@ class GatewayClient:
         body = {"kind": kind, "id": subject, "reason": reason}
         return self._json("POST", "/v1/revocations", json=body)
 
+    def revocations(self) -> list[dict[str, Any]]:
+        """All of the tenant's, newest first, lifted ones too."""
+        pages = self._pages("/v1/revocations")
+        return [revocation for page in pages for revocation in page["revocations"]]
+
+    def lift(self, revocation_id: str) -> dict[str, Any]:
+        return self._json("POST", f"/v1/revocations/{revocation_id}/lift")
+
     def create_api_key(
         self, name: str, *, scopes: Sequence[str], groups: Sequence[str] = (), ttl_s: int | None = None
     ) -> dict[str, Any]:
@@ -260,8 +268,7 @@ class GatewayClient:
     def revoke_api_key(self, key_id: str) -> dict[str, Any]:
         return self._json("DELETE", f"/v1/apikeys/{key_id}")
 
-    def _pages(self, path: str, knowledge_base: str) -> Iterator[dict[str, Any]]:
-        params = {"knowledge_base": knowledge_base}
+    def _pages(self, path: str, **params: str) -> Iterator[dict[str, Any]]:
         while True:
             page = self._json("GET", path, params=params)
             yield page

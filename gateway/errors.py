@@ -20,7 +20,7 @@
     │   ├── RateLimited · QuotaExceeded    this caller's budget (429)
     │   └── Overloaded · ShuttingDown      shared capacity (503)
     ├── Unavailable                        a part is down (503)
-    │   ├── CatalogUnavailable · VectorStoreUnavailable · ObjectStoreUnavailable
+    │   ├── CatalogUnavailable · VectorStoreUnavailable · ObjectStoreUnavailable · StorageFull
     │   ├── EmbedderUnavailable · RerankerUnavailable · UpstreamFailed · AuthorizerUnavailable
     │   ├── IdentityUnavailable · QuotaUnavailable · RevocationFeedStale · ModerationUnavailable
     │   ├── ReleaseUnresolved · EmbeddingSpaceMismatch · NotCalibrated · RestoreUnconfirmed
@@ -271,6 +271,11 @@ class ObjectStoreUnavailable(Unavailable):
     title = "The object store is not available"
 
 
+class StorageFull(ObjectStoreUnavailable):
+    code = "storage_full"
+    title = "There is no room left to store anything"
+
+
 class EmbedderUnavailable(Unavailable):
     code = "embedder_unavailable"
     title = "The embedder is not available"
@@ -292,8 +297,6 @@ class AuthorizerUnavailable(Unavailable):
 
 
 class IdentityUnavailable(Unavailable):
-    """The issuer's keys can't be had: nobody can tell whether the token is good."""
-
     code = "identity_unavailable"
     title = "Identities can't be verified right now"
 
@@ -329,8 +332,6 @@ class NotCalibrated(Unavailable):
 
 
 class RestoreUnconfirmed(Unavailable):
-    """The catalog comes from a backup, and nobody has said that the restore is over."""
-
     code = "restore_unconfirmed"
     title = "A restore waits for an operator to confirm it"
 

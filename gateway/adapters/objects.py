@@ -23,6 +23,7 @@ from anyio import to_thread
 from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError
 from obstore.store import LocalStore, from_url
 
+from gateway.adapters.room import Room
 from gateway.errors import ConfigurationError, InvalidField, NotFound, ObjectStoreUnavailable
 from gateway.ingest.objects import StoredObject
 
@@ -125,13 +126,15 @@ class StoredObjects:
         store: obstore.store.ObjectStore,
         settle: Callable[[Collection[str]], None] | None = None,
         total_s: float | None = None,
+        room: Room | None = None,
     ) -> None:
         """``settle`` makes stored paths durable, in a thread; a bucket's put is durable by itself.
 
-        ``total_s`` is the longest a call may take; None = as long as it takes.
+        ``total_s`` is the longest a call may take; None = as long as it takes. ``room``: that of the disk.
         """
         self._store = store
         self._settle = settle
+        self._room = room
         self._total_s = total_s
         self._proven = False
 
@@ -140,6 +143,8 @@ class StoredObjects:
 
     async def put_all(self, contents: Mapping[str, bytes]) -> None:
         paths = {stored_path(key): content for key, content in contents.items()}
+        if self._room is not None:
+            await to_thread.run_sync(self._room.check, sum(map(len, paths.values())))
         try:
             for path, content in paths.items():
                 with self._bounded():
@@ -150,6 +155,10 @@ class StoredObjects:
                     await to_thread.run_sync(self._settle, paths.keys())
         except NotFound:
             raise _no_bucket() from None
+        except ObjectStoreUnavailable:
+            if self._room is not None:
+                await self._room.ping()  # knows whether its disk is the reason
+            raise
 
     async def get(self, key: str) -> bytes:
         path = stored_path(key)
@@ -238,8 +247,12 @@ def _no_bucket() -> ObjectStoreUnavailable:
     return ObjectStoreUnavailable("the bucket or folder of the object store doesn't exist")
 
 
-def open_objects(url_or_path: str | Path, patience: Patience | None = None) -> StoredObjects:
+def open_objects(
+    url_or_path: str | Path, patience: Patience | None = None, *, reserve_bytes: int = 0
+) -> StoredObjects:
     """A folder (made when missing), or a bucket by its URL (``s3://bucket/prefix``, ``gs://``, ``az://``).
+
+    ``reserve_bytes`` of a folder's disk stay free: a put that would take of them raises StorageFull.
 
     A bucket's credentials and endpoint come from the environment (``AWS_ACCESS_KEY_ID``,
     ``AWS_ENDPOINT_URL``, …), never from the URL. Nothing is asked yet: see ``ping``. Raises
@@ -251,8 +264,9 @@ def open_objects(url_or_path: str | Path, patience: Patience | None = None) -> S
             with _translated(quotable=False):
                 return _open_bucket(url_or_path, patience or Patience())
         with _translated():
-            folder = Path(url_or_path)
-            return StoredObjects(LocalStore(folder, mkdir=True), partial(sync, folder.absolute()))
+            folder = Path(url_or_path).absolute()
+            store = LocalStore(folder, mkdir=True)
+            return StoredObjects(store, partial(sync, folder), room=Room(folder, reserve_bytes))
     except (NotFound, ValueError):
         raise ObjectStoreUnavailable("the object store can't be opened") from None
 

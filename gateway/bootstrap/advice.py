@@ -9,6 +9,7 @@ _ADVICE = {
     "catalog_unavailable": "check GATEWAY_DATABASE_URL, the server and its firewall",
     "vector_store_unavailable": "check GATEWAY_MILVUS_URI and _TOKEN; migrate makes the collection",
     "object_store_unavailable": "check GATEWAY_OBJECT_STORE_URL, the bucket and AWS_* credentials",
+    "storage_full": "make room on the disk of GATEWAY_DATA_DIR; GATEWAY_DATA_RESERVE_MB of it stay free",
     "quota_unavailable": "check GATEWAY_REDIS_URL; one that was restarted opens when all leases have run out",
     "quota_evicts": "set maxmemory-policy noeviction: a lease that is evicted lets too many calls run",
     "identity_unavailable": "check GATEWAY_OIDC_ISSUER: its discovery document and keys must be reachable",
@@ -19,6 +20,8 @@ _ADVICE = {
     "reranker_unavailable": "check GATEWAY_RERANK_URL, _API and _API_KEY; without it the fused order stays",
     "reranker_not_calibrated": "answers don't use it: qa-gateway eval --calibrate fits it, then set "
     "GATEWAY_CALIBRATION and build a release",
+    "embedder_not_installed": "install the extra that it names, or choose another GATEWAY_EMBEDDER",
+    "embedders_named_twice": "unset one of the two",
     "vectorstore_not_installed": "pip install --require-hashes -r requirements/langchain.txt",
     "account_too_powerful": "give the runtime accounts of its own: "
     "qa-gateway migrate --runtime-account … --milvus-account …",

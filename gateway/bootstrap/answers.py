@@ -22,6 +22,7 @@ SHAPING = (
     "fallback_model_base_url",
     "fallback_model_name",
     "fallback_model_max_sensitivity",
+    "embedder",
     "embedding_base_url",
     "embedding_name",
     "embedding_dimension",
@@ -46,6 +47,7 @@ SHAPING = (
     "evidence_passages",
     "evidence_neighbours",
     "evidence_neighbours_of",
+    "on_conflict",
 )
 #: those that say what may leave of one, beside the text of ``moderation_phrases``
 POLICY = (

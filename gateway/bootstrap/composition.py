@@ -33,6 +33,7 @@ from gateway.bootstrap.stages import (
     neighbour_limits,
     rerank_places,
     reranking,
+    rewriting,
 )
 from gateway.bootstrap.works import reclaim_schedule, works_of
 from gateway.ingest.building import DocumentParser
@@ -200,12 +201,14 @@ def compose(
         reranking=reranking(settings, parts, rerank),
         mode=Mode(settings.retrieval_mode),
     )
+    calls = model_calls(settings, parts)
     conversations = Conversations(
         parts.catalog,
         recheck,
-        most_turns=settings.conversation_turns,
+        most_turns=0 if settings.rewrite == "off" else settings.conversation_turns,
         hours=settings.conversation_hours,
         catalog_cap_ms=settings.catalog_cap_ms,
+        rewriting=rewriting(settings, parts, calls, generation),
     )
     permissions = Permissions(authorizer, search, feed.check_fresh, settings.catalog_cap_ms)
     making = Making(
@@ -213,10 +216,11 @@ def compose(
         neighbours=Neighbours(
             parts.vectors, recheck, retrieval, neighbour_limits(settings), RiskPolicy(settings.risk_policy)
         ),
-        calls=model_calls(settings, parts),
+        calls=calls,
         generation=generation,
         permissions=permissions,
         risk=RiskPolicy(settings.risk_policy),
+        refuse_conflicts=settings.on_conflict == "refuse",
         limits=AnswerLimits(
             passages=settings.evidence_passages,
             context_tokens=settings.model_context_tokens,

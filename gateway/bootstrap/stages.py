@@ -10,6 +10,7 @@ from gateway.answer.calls.moderation import ModerationMode, OutputPolicy
 from gateway.answer.model import AnswerModel
 from gateway.answer.neighbours import NeighbourLimits
 from gateway.answer.reranking import Reranking
+from gateway.answer.rewriting.rewriting import RewriteCaps, Rewriting
 from gateway.retrieval.embedding import Embedders
 from gateway.retrieval.retriever import FusionSettings
 from gateway.retrieval.risk import RiskPolicy
@@ -76,6 +77,16 @@ def model_calls(settings: Settings, parts: "Parts") -> ModelCalls:
         first_token_cap_ms=settings.first_token_cap_ms,
         policy=policy,
     )
+
+
+def rewriting(
+    settings: Settings, parts: "Parts", calls: ModelCalls, generation: Bulkhead
+) -> Rewriting | None:
+    """None where rules tell follow-ups, or nobody does."""
+    if settings.rewrite != "model":
+        return None
+    caps = RewriteCaps(settings.rewrite_cap_ms, settings.catalog_cap_ms, settings.first_token_cap_ms)
+    return Rewriting(calls, generation, parts.catalog, caps)
 
 
 def _endpoint(settings: Settings, model: AnswerModel, adapter: str = "") -> Endpoint:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from gateway.admission.bulkhead import Bulkhead
 from gateway.bootstrap.answer_store import answer_erasure
+from gateway.bootstrap.models import import_batch
 from gateway.ingest.cleanup import CleanupWork
 from gateway.ingest.embedding import TextVectors
 from gateway.ingest.importing import ImportWork, ReleaseWork
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 def works_of(settings: Settings, parts: "ImportParts", offline: Bulkhead) -> Mapping[TaskKind, TaskWork]:
     """``offline`` bounds the batches that are embedded at a time."""
     catalog, objects, parser, store = parts.catalog, parts.objects, parts.parser, parts.vectors
-    vectors = TextVectors(objects, parts.offline_embedder, offline)
+    vectors = TextVectors(objects, parts.offline_embedder, offline, import_batch(settings))
     validator = Validator(store, store)
     model, *_ = settings.model_adapters
     releaser = Releaser(

@@ -1,7 +1,6 @@
 """``apikey create|list|revoke``: keys for programs, made from one's own rights (scope operate)."""
 
 import json
-from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
@@ -9,6 +8,7 @@ import typer
 from gateway.access.apikey import LONGEST_TTL_S
 from gateway.access.principal import SCOPES
 from gateway.cli.duration import seconds
+from gateway.cli.moments import moment
 from gateway.cli.options import DEFAULT_URL, AsJson, Token, Url, client, exiting, notes, out
 
 _LONGEST_DAYS = LONGEST_TTL_S // 86_400
@@ -58,7 +58,7 @@ def list_(as_json: AsJson = False, url: Url = DEFAULT_URL, token: Token = "") ->
         return 0
     print(_LINE.format("key", "name", "scopes", "expires", "revoked"))
     for key in keys:
-        moments = (_moment(key["expires_at"]), _moment(key["revoked_at"]))
+        moments = (moment(key["expires_at"]), moment(key["revoked_at"]))
         print(_LINE.format(key["key_id"], key["name"], ",".join(key["scopes"]), *moments))
     return 0
 
@@ -75,7 +75,3 @@ def revoke(
     text = json.dumps(key, ensure_ascii=False) if as_json else f"Revoked: {key['key_id']} ({key['name']})."
     out.print(text, markup=False)
     return 0
-
-
-def _moment(at: float | None) -> str:
-    return "-" if at is None else f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M}Z"

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +16,33 @@ _BLOCK_BYTES = 1024 * 1024
 
 @dataclass(slots=True)
 class ImportPlan:
-    """``unchanged`` and ``gone`` are documents as the gateway lists them."""
+    """``unchanged`` and ``gone`` are documents as the gateway lists them.
+
+    Of ``failed_before`` and ``rolled_back`` no version stands; ``under_way`` is being imported just so.
+    """
 
     new: list[FoundFile] = field(default_factory=list)
     changed: list[FoundFile] = field(default_factory=list)
+    failed_before: list[FoundFile] = field(default_factory=list)
+    rolled_back: list[FoundFile] = field(default_factory=list)
+    under_way: list[FoundFile] = field(default_factory=list)
     unchanged: list[Mapping[str, Any]] = field(default_factory=list)
     failed: list[LeftOut] = field(default_factory=list)
     gone: list[Mapping[str, Any]] = field(default_factory=list)
 
     @property
+    def why_sent(self) -> dict[str, list[FoundFile]]:
+        return {
+            "new": self.new,
+            "changed": self.changed,
+            "failed_before": self.failed_before,
+            "rolled_back": self.rolled_back,
+            "under_way": self.under_way,
+        }
+
+    @property
     def to_send(self) -> list[FoundFile]:
-        return sorted((*self.new, *self.changed), key=lambda file: file.source)
+        return sorted(chain(*self.why_sent.values()), key=lambda file: file.source)
 
 
 def compared(
@@ -55,26 +72,34 @@ def compared(
 
 def _compare(plan: ImportPlan, file: FoundFile, document: Mapping[str, Any], metadata: Metadata) -> None:
     try:
-        same = _stands(document, metadata) and _same_content(file, document, metadata)
+        same = _seen_by(document, metadata) and _same_content(file, document, metadata)
     except OSError as error:
         plan.failed.append(LeftOut(file.source, "unreadable", error.strerror or ""))
         return
-    if same:
+    if same and document["standing"]["state"] == READY:
         plan.unchanged.append(document)
+    elif same:
+        plan.under_way.append(file)
     else:
-        plan.changed.append(file)
+        _why_different(plan, document).append(file)
 
 
-def _stands(document: Mapping[str, Any], metadata: Metadata) -> bool:
-    """Whether there is a version that can be used, by those whom this import means."""
-    standing = document.get("standing") or {}
+def _why_different(plan: ImportPlan, document: Mapping[str, Any]) -> list[FoundFile]:
+    """An older gateway doesn't say what stands."""
+    if document.get("standing", document) is not None:
+        return plan.changed
+    return plan.rolled_back if document["withdrawn"] else plan.failed_before
+
+
+def _seen_by(document: Mapping[str, Any], metadata: Metadata) -> bool:
+    """Whether the very people see it whom this import means."""
     seen_by = (frozenset(document["allow"]), frozenset(document["deny"]))
-    return standing.get("state") == READY and seen_by == (metadata.acl.allow, metadata.acl.deny)
+    return seen_by == (metadata.acl.allow, metadata.acl.deny)
 
 
 def _same_content(file: FoundFile, document: Mapping[str, Any], metadata: Metadata) -> bool:
-    standing = document["standing"]
-    if standing["size_bytes"] != file.size_bytes:
+    standing = document.get("standing")
+    if standing is None or standing["size_bytes"] != file.size_bytes:
         return False
     digest = _sha256(file.path)
     return bool(standing["fingerprint"] == metadata.fingerprint(file.source, digest, file.size_bytes))

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from gateway.cli.folder import printable
+from gateway.cli.moments import moment
 from gateway.cli.options import DEFAULT_URL, AsJson, KnowledgeBase, Token, Url, client, exiting, out
 
 #: not a rich table: ids must stay whole, however narrow the terminal
@@ -28,7 +29,7 @@ def list_(kb: KnowledgeBase, as_json: AsJson = False, url: Url = DEFAULT_URL, to
     """List a knowledge base's documents by name (scope ingest).
 
     The version and its state are those of the newest upload; "stands" is the newest version that has neither
-    failed nor been rolled back.
+    failed nor been rolled back. Of what is revoked readers see no version at all.
     """
     with client(url, token) as gateway:
         found = gateway.documents(kb)["documents"]
@@ -38,7 +39,7 @@ def list_(kb: KnowledgeBase, as_json: AsJson = False, url: Url = DEFAULT_URL, to
         return 0
     print(_LINE.format("document", "version", "state", "stands", "source"))
     for document in found:
-        source = printable(document["source"])
+        source = printable(document["source"]) + _since(document)
         stands = (document.get("standing") or {}).get("document_version", "-")
         versions = (document["document_version"], _state(document), stands)
         print(_LINE.format(document["document_id"], *versions, source))
@@ -46,10 +47,18 @@ def list_(kb: KnowledgeBase, as_json: AsJson = False, url: Url = DEFAULT_URL, to
 
 
 def _state(document: Mapping[str, Any]) -> str:
-    """In lower case what a version that is READY still lacks to be shown."""
+    """In lower case what keeps a version that is READY from being shown."""
+    if document.get("revoked_at") is not None:
+        return "revoked"
     if document.get("withdrawn"):
         return "withdrawn"
     return "unapproved" if document.get("awaiting_approval") else str(document["state"])
+
+
+def _since(document: Mapping[str, Any]) -> str:
+    """Of a revocation: nobody who imports may list those."""
+    revoked_at = document.get("revoked_at")
+    return "" if revoked_at is None else f"  (revoked {moment(revoked_at)})"
 
 
 def show(document_id: DocumentId, as_json: AsJson = False, url: Url = DEFAULT_URL, token: Token = "") -> int:
@@ -60,11 +69,13 @@ def show(document_id: DocumentId, as_json: AsJson = False, url: Url = DEFAULT_UR
         print(json.dumps(found, ensure_ascii=False))
         return 0
     for name, value in found.items():
-        print(_FIELD.format(name.replace("_", " "), _shown(value)))
+        print(_FIELD.format(name.replace("_", " "), _shown(name, value)))
     return 0
 
 
-def _shown(value: object) -> str:
+def _shown(name: str, value: object) -> str:
+    if name.endswith("_at") and isinstance(value, float | int):
+        return moment(value)
     if isinstance(value, list):
         return ", ".join(printable(str(one)) for one in value) or "-"
     if isinstance(value, dict):

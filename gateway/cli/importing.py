@@ -1,7 +1,7 @@
 """``import``: a folder into a knowledge base; a second run sends only what the first one didn't."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,7 +26,9 @@ from gateway.errors import GatewayError, InvalidField
 from gateway.retrieval.risk import MARKER
 
 FAILED = 1
-_WAITING_SHOWN = 20
+_NAMED = 20
+_PLANNED = "{:<13}  {:>10}  {}"
+_ALWAYS_COUNTED = frozenset({"new", "changed"})
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -137,7 +139,7 @@ class _Import:
             pruning.delete(self._gateway, self._plan.gone)
         elif self._plan.gone:
             _note("Nothing was deleted, because some documents have failed.")
-        self._say_what_waits(outcomes)
+        self._say_what_is_hidden(outcomes)
         if activate and (allow_partial or not failed):
             patience = Patience(self._patience_s, self._progress.waits)
             done = release(self._gateway, self._metadata.knowledge_base, patience)
@@ -165,17 +167,17 @@ class _Import:
         _note(f"{good} of {len(outcomes)} documents are ready in {self._metadata.knowledge_base}{rest}.")
         return good < len(outcomes)
 
-    def _say_what_waits(self, outcomes: Sequence[Outcome]) -> None:
-        """Documents that readers get only once a person has approved them."""
-        if not self._run.outcomes:
-            return
-        mine = {outcome.document_id for outcome in outcomes}
-        listed = self._gateway.documents(self._metadata.knowledge_base)["documents"]
-        waiting = [d for d in listed if d.get("awaiting_approval") and d["document_id"] in mine]
-        if waiting:
-            _note(f"Not shown to readers before somebody approves them: {len(waiting)}.")
-        for document in waiting[:_WAITING_SHOWN]:
-            _note(f"  {printable(document['source'])}: qa-gateway approve {document['document_id']}")
+    def _say_what_is_hidden(self, outcomes: Sequence[Outcome]) -> None:
+        """Documents that readers don't get, or only once a person has approved them."""
+        listed: Sequence[Mapping[str, Any]] = self._plan.unchanged
+        if self._run.outcomes:
+            listed = self._gateway.documents(self._metadata.knowledge_base)["documents"]
+        ids = {outcome.document_id for outcome in outcomes}
+        mine = [document for document in listed if document["document_id"] in ids]
+        revoked = [document for document in mine if document.get("revoked_at") is not None]
+        _name_some("Not shown to readers, because revoked", revoked)
+        waiting = [document for document in mine if document.get("awaiting_approval")]
+        _name_some("Not shown to readers before somebody approves them", waiting, "qa-gateway approve ")
 
     def _say_how_far(self) -> None:
         total = len(self._plan.to_send)
@@ -191,16 +193,21 @@ def _show_plan(plan: ImportPlan, found: Found, kb: str, as_json: bool) -> int:
         for line in _plan_lines(plan, found):
             print(json.dumps(line, ensure_ascii=False))
     else:
+        words = {file.source: word for word, files in plan.why_sent.items() for file in files}
         for file in plan.to_send:
-            word = "new" if file in plan.new else "changed"
-            print(f"{word:<9}  {decimal(file.size_bytes):>10}  {file.source}")
+            print(_PLANNED.format(_spoken(words[file.source]), decimal(file.size_bytes), file.source))
         for document in plan.gone:
-            print(f"{'delete':<9}  {'':>10}  {printable(document['source'])}")
+            print(_PLANNED.format("delete", "", printable(document["source"])))
     for text in summary.failures(map(Outcome.never_sent, plan.failed)):
         _note(text)
     _note(summary.passed_over(found.passed_over))
+    sent = [
+        f"{len(files)} {_spoken(word)}"
+        for word, files in plan.why_sent.items()
+        if files or word in _ALWAYS_COUNTED
+    ]
     _note(
-        f"{len(plan.new)} new, {len(plan.changed)} changed, {len(plan.unchanged)} unchanged, "
+        f"{', '.join(sent)}, {len(plan.unchanged)} unchanged, "
         f"{len(plan.failed)} can't be imported, {len(plan.gone)} to be deleted. "
         f"{decimal(total_bytes(plan.to_send))} would be sent to {kb}; nothing was."
     )
@@ -208,8 +215,8 @@ def _show_plan(plan: ImportPlan, found: Found, kb: str, as_json: bool) -> int:
 
 
 def _plan_lines(plan: ImportPlan, found: Found) -> Iterable[dict[str, Any]]:
-    """``plan`` is new, changed, unchanged, passed_over, failed or delete."""
-    for word, files in (("new", plan.new), ("changed", plan.changed)):
+    """``plan`` is a reason of ``why_sent``, unchanged, passed_over, failed or delete."""
+    for word, files in plan.why_sent.items():
         for file in files:
             yield {"plan": word, "source": file.source, "size_bytes": file.size_bytes, "reason": None}
     for word, documents in (("unchanged", plan.unchanged), ("delete", plan.gone)):
@@ -219,6 +226,18 @@ def _plan_lines(plan: ImportPlan, found: Found) -> Iterable[dict[str, Any]]:
     for word, left_out in (("passed_over", found.passed_over), ("failed", plan.failed)):
         for each in left_out:
             yield {"plan": word, "source": each.source, "size_bytes": None, "reason": each.reason}
+
+
+def _name_some(words: str, documents: Sequence[Mapping[str, Any]], command: str = "") -> None:
+    """What ``words`` say of the documents, and the first of them with what to type."""
+    if documents:
+        _note(f"{words}: {len(documents)}.")
+    for document in documents[:_NAMED]:
+        _note(f"  {printable(document['source'])}: {command}{document['document_id']}")
+
+
+def _spoken(word: str) -> str:
+    return word.replace("_", " ")
 
 
 def _note(line: str) -> None:

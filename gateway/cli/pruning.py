@@ -45,13 +45,17 @@ class Pruning:
         """Raises typer.BadParameter when there is nobody to ask, typer.Exit when he doesn't agree."""
         if not gone or self._agreed:
             return
-        notes.print(f"No longer in the folder, to be deleted ({len(gone)}):")
+        notes.print(f"--prune would delete, because no longer in the folder ({len(gone)}):")
         for document in gone[:_SHOWN]:
             notes.print(f"  {printable(document['source'])}", markup=False)
         if len(gone) > _SHOWN:
             notes.print(f"  … and {len(gone) - _SHOWN} more; --dry-run names all of them")
         if not sys.stdin.isatty():
-            raise typer.BadParameter("give --yes to delete them; nothing was sent")
+            raise typer.BadParameter(
+                "nobody is there to be asked: say --yes to delete these, or leave --prune out. Nothing was "
+                "sent, nothing was deleted",
+                param_hint="--prune",
+            )
         if not typer.confirm("Delete them?", err=True):
             notes.print("Nothing was sent.")
             raise typer.Exit(1)

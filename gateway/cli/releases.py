@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
 
 from gateway.cli.folder import printable
+from gateway.cli.moments import moment
 from gateway.cli.options import DEFAULT_URL, AsJson, KnowledgeBase, Token, Url, client, exiting, out
 from gateway.cli.waiting import built_release
 from gateway.errors import NotFound
@@ -40,7 +40,7 @@ def list_(kb: KnowledgeBase, as_json: AsJson = False, url: Url = DEFAULT_URL, to
     print(_LINE.format("release", "state", "seq", "docs", "chunks", "created"))
     for item in found:
         numbers = (item["release_sequence"] or "-", item["documents"], item["chunks"])
-        print(_LINE.format(item["release_id"], item["state"], *numbers, _moment(item["created_at"])))
+        print(_LINE.format(item["release_id"], item["state"], *numbers, moment(item["created_at"])))
     return 0
 
 
@@ -162,8 +162,4 @@ def _changed(kind: str, count: int, named: Sequence[Mapping[str, Any]]) -> Itera
 def _shown(name: str, value: object) -> object:
     if value is None:
         return "-"
-    return _moment(value) if name.endswith("_at") and isinstance(value, float | int) else value
-
-
-def _moment(at: float) -> str:
-    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M}Z"
+    return moment(value) if name.endswith("_at") and isinstance(value, float | int) else value

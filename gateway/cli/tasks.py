@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
 
 from gateway.cli.folder import printable
+from gateway.cli.moments import moment
 from gateway.cli.options import DEFAULT_URL, AsJson, Token, Url, client, exiting, notes, out
 from gateway.cli.waiting import Task, ended, error_of, said_of, wait_for
 
@@ -45,8 +45,7 @@ def list_(
         return 0
     print(_LINE.format("task", "kind", "state", "created", "knowledge base", ""))
     for task in found:
-        created = f"{datetime.fromtimestamp(task['created_at'], UTC):%Y-%m-%d %H:%M}Z"
-        what = (task["kind"], task["state"], created, task["knowledge_base"])
+        what = (task["kind"], task["state"], moment(task["created_at"]), task["knowledge_base"])
         print(_LINE.format(task["task_id"], *what, _more(task)).rstrip())
     return 0
 

@@ -72,7 +72,13 @@ class RevocationCatalog(Protocol):
         """
         ...
 
-    async def list_revocations(self, tenant: str) -> list[RevocationRecord]: ...
+    async def list_revocations(
+        self, tenant: str, *, limit: int | None = None, before: str | None = None
+    ) -> list[RevocationRecord]:
+        """Newest first, lifted ones too: all, or at most ``limit`` that are older than the one with the id
+        ``before``. Raises InvalidField when ``before`` is no revocation of the tenant's.
+        """
+        ...
 
     async def lift(self, tenant: str, revocation_id: str) -> RevocationRecord:
         """Ends it and bumps the epoch. Raises NotFound; lifting twice returns the record."""

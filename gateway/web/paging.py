@@ -30,11 +30,11 @@ def limit_of(given: str | None, default: int = MAX_LIMIT) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """One list, such as the documents of a tenant's knowledge base."""
+    """One list, such as the documents of a tenant's knowledge base, or of a tenant as a whole."""
 
     name: str
     tenant: str
-    knowledge_base: str
+    knowledge_base: str = ""
 
     def cursor(self, last: str) -> str:
         """What goes on behind ``last``."""

@@ -24,6 +24,7 @@ _STATUS: tuple[tuple[type[errors.GatewayError], int], ...] = (
     (errors.RateLimited, 429),
     (errors.QuotaExceeded, 429),
     (errors.Rejection, 503),
+    (errors.StorageFull, 507),
     (errors.Unavailable, 503),
     (errors.DeadlineExceeded, 504),
 )

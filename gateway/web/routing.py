@@ -19,6 +19,7 @@ from gateway.web.routes import (
     knowledge,
     operations,
     releases,
+    revocations,
     tasks,
 )
 
@@ -96,8 +97,8 @@ def routes() -> list[BaseRoute]:
         _path("/v1/releases/{release_id}/diff", get=releases.diff_release),
         _path("/v1/releases/rollback", post=releases.roll_back_release),
         _path("/v1/releases/{release_id}/activate", post=releases.activate_release),
-        _path("/v1/revocations", get=releases.list_revocations, post=releases.revoke),
-        _path("/v1/revocations/{revocation_id}/lift", post=releases.lift_revocation),
+        _path("/v1/revocations", get=revocations.list_revocations, post=revocations.revoke),
+        _path("/v1/revocations/{revocation_id}/lift", post=revocations.lift_revocation),
         _path("/v1/apikeys", get=apikeys.list_keys, post=apikeys.create_key),
         _path("/v1/apikeys/{key_id}", delete=apikeys.revoke_key),
         _path("/v1/sessions", get=operations.list_sessions),

@@ -239,7 +239,7 @@ async def test_lists_show_nothing_of_another_tenant(tenants: Tenants) -> None:
         for tenant, empty in (("globex", True), ("acme", False)):
             status, _, body = await tenants.send(door, tenant)
             assert status == 200
-            (listed,) = (value for name, value in body.items() if name != "processes")
+            (listed,) = (value for name, value in body.items() if name not in {"processes", "next_cursor"})
             assert (listed == []) is empty
 
 

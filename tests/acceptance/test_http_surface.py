@@ -465,7 +465,8 @@ SERIES = (
     *(f'gateway_cache_total{{result="{result}"}}' for result in ("hit", "miss")),
     *(f'gateway_flight_members_total{{role="{role}"}}' for role in ("leader", "follower")),
     *(f'gateway_makings_total{{result="{result}"}}' for result in ("generation", "refusal")),
-    *(f'gateway_model_tokens_total{{kind="{kind}"}}' for kind in ("input", "output")),
+    *(f'gateway_model_tokens_total{{kind="{kind}"}}' for kind in ("input", "output", "rewrite_input")),
+    *(f'gateway_rewrites_total{{result="{result}"}}' for result in ("used", "too_slow", "strayed")),
 )
 
 

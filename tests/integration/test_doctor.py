@@ -256,6 +256,14 @@ async def test_a_key_for_answers_that_is_none(tmp_path: Path) -> None:
     assert complaints(found) == {("answers", "failed", "answer_cache_key")}
 
 
+async def test_a_data_folder_without_room_is_a_failure(tmp_path: Path) -> None:
+    """It is looked at where parts lie in it, and once a start has made it."""
+    env = {"GATEWAY_DATA_DIR": str(tmp_path), "GATEWAY_DATA_RESERVE_MB": str(2**40)}
+    assert complaints(await findings(env)) == {("data_folder", "failed", "storage_full")}
+    unmade = await findings(env | {"GATEWAY_DATA_DIR": str(tmp_path / "data")})
+    assert "data_folder" not in {one.part for one in unmade}
+
+
 async def test_settings_that_no_start_accepts(tmp_path: Path) -> None:
     """Each by itself; the exit code of the command is 1, and its lines are JSON."""
     env = {

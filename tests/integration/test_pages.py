@@ -9,6 +9,7 @@ import anyio
 import anyio.to_thread
 
 from gateway.client import GatewayClient
+from gateway.stream.revocation import RevocationKind
 from gateway.web.paging import MAX_LIMIT
 from tests.contract.catalog_world import import_of, upload
 from tests.harness.serving import serving_world
@@ -16,7 +17,7 @@ from tests.harness.wire import request
 from tests.harness.world import World
 
 PATIENCE_S = 60
-SCOPES = ["ingest", "release"]
+SCOPES = ["ingest", "release", "revoke"]
 #: one more than a page holds when nobody says how much
 MANY = MAX_LIMIT + 1
 
@@ -76,6 +77,29 @@ async def test_releases_come_in_pages_of_the_asked_size() -> None:
     assert second["next_cursor"] is None
 
 
+async def test_revocations_come_in_pages_of_the_asked_size() -> None:
+    """Newest first, each tenant's own; whoever asks for no page gets the first as before."""
+    world = World()
+    for name in ("bob", "cai", "dan"):
+        await world.catalog.revoke("acme", RevocationKind.USER, name, "left", "olga")
+    await world.catalog.revoke("globex", RevocationKind.USER, "eve", "left", "olga")
+    async with serving_world(world) as port:
+        with anyio.fail_after(PATIENCE_S):
+            _, first = await _get(port, world, "/v1/revocations?limit=2")
+            _, second = await _get(port, world, f"/v1/revocations?limit=2&cursor={first['next_cursor']}")
+            _, whole = await _get(port, world, "/v1/revocations")
+            _, foreign = await _get(
+                port, world, f"/v1/revocations?cursor={first['next_cursor']}", tenant="globex"
+            )
+    assert [one["id"] for one in first["revocations"]] == ["dan", "cai"]
+    assert ([one["id"] for one in second["revocations"]], second["next_cursor"]) == (["bob"], None)
+    assert (whole["revocations"], whole["next_cursor"]) == (
+        [*first["revocations"], *second["revocations"]],
+        None,
+    )
+    assert foreign["code"] == "invalid_field"
+
+
 async def test_a_cursor_of_another_list_is_refused() -> None:
     """Of another knowledge base, tenant or kind, as well as one that nobody gave out."""
     world = World()
@@ -94,9 +118,9 @@ async def test_a_cursor_of_another_list_is_refused() -> None:
             for cursor in cursors:
                 status, problem = await _get(port, world, f"{mine}&cursor={quote(cursor)}")
                 assert (status, problem["code"]) == (400, "invalid_field"), cursor
-            releases = "/v1/releases?knowledge_base=handbook"
-            status, problem = await _get(port, world, f"{releases}&cursor={own['next_cursor']}")
-            assert (status, problem["code"]) == (400, "invalid_field")
+            for other in ("releases?knowledge_base=handbook&", "revocations?"):
+                status, problem = await _get(port, world, f"/v1/{other}cursor={own['next_cursor']}")
+                assert (status, problem["code"]) == (400, "invalid_field")
 
 
 async def test_a_limit_that_is_none_is_refused() -> None:
@@ -104,9 +128,13 @@ async def test_a_limit_that_is_none_is_refused() -> None:
     world = World()
     async with serving_world(world) as port:
         with anyio.fail_after(PATIENCE_S):
-            for name in ("documents", "releases"):
+            for name in (
+                "documents?knowledge_base=handbook&",
+                "releases?knowledge_base=handbook&",
+                "revocations?",
+            ):
                 for limit in ("0", "-1", "1001", "many", "1e2", "", "²"):
-                    path = f"/v1/{name}?knowledge_base=handbook&limit={quote(limit)}"
+                    path = f"/v1/{name}limit={quote(limit)}"
                     status, problem = await _get(port, world, path)
                     assert (status, problem["code"]) == (400, "invalid_field"), path
                     assert str(MAX_LIMIT) in problem["detail"]

@@ -132,26 +132,44 @@ def objects(gateway: GatewayProcess) -> list[Path]:
 
 
 KIB = 1024
-FULL: dict[str, tuple[int, int]] = {
-    # name -> (bytes a file may have, bytes of the document)
-    "object": (512 * KIB, 900 * KIB),
-    "spool": (1536 * KIB, 3000 * KIB),
+FULL: dict[str, tuple[int, int, tuple[int, str]]] = {
+    # name -> (bytes a file may have, bytes of the document, status and code)
+    "object": (512 * KIB, 900 * KIB, (503, "object_store_unavailable")),
+    "spool": (1536 * KIB, 3000 * KIB, (507, "storage_full")),
 }
 
 
-@pytest.mark.parametrize(("room", "size"), FULL.values(), ids=FULL)
-async def test_a_full_disk_refuses_a_document_whole(gateway: GatewayProcess, room: int, size: int) -> None:
-    """503 and no file or record of it; with space the very same upload succeeds."""
+@pytest.mark.parametrize(("room", "size", "refused"), FULL.values(), ids=FULL)
+async def test_a_full_disk_refuses_a_document_whole(
+    gateway: GatewayProcess, room: int, size: int, refused: tuple[int, str]
+) -> None:
+    """No file and no record of it; with space the very same upload succeeds."""
     document = another(f"archive-{size}", padding=size)
     before, known = objects(gateway), await sources(gateway)
     with full_disk(gateway, room):
         refusal = await gateway.upload(document)
-        assert (refusal.status_code, refusal.json()["code"]) == (503, "object_store_unavailable")
+        assert (refusal.status_code, refusal.json()["code"]) == refused
         await answered(gateway)
     assert objects(gateway) == before
     assert await sources(gateway) == known
     await gateway.learn(document)
     assert await sources(gateway) == sorted([*known, *document])
+
+
+async def test_a_disk_without_any_room_is_told(gateway: GatewayProcess) -> None:
+    """Unready in the name of the data folder, 507, and nothing is lost; ready again by itself."""
+    document = another("attic", padding=8 * KIB)
+    before, known = objects(gateway), await sources(gateway)
+    with full_disk(gateway, KIB):
+        await gateway.until_ready(ready=False)
+        told = (await gateway.call("GET", "/readyz")).json()
+        assert (told["parts"]["data_folder"], told["parts"]["catalog"]) == (False, True)
+        assert told["details"]["data_folder"]["code"] == "storage_full"
+        refusal = await gateway.upload(document)
+        assert (refusal.status_code, refusal.json()["code"]) == (507, "storage_full")
+    assert (objects(gateway), await sources(gateway)) == (before, known)
+    await gateway.until_ready()
+    await gateway.learn(document)
 
 
 async def test_a_catalog_without_room_accepts_nothing(gateway: GatewayProcess) -> None:

@@ -29,11 +29,14 @@ _ELSEWHERE = {
     "calibration": "the numbers of the release's config, in retrieval_config_version",
     "conversation_turns": "the follow-up as it is told, in conversation_digest",
     "conversation_hours": "the same",
+    "rewrite": "the same, whoever told it",
+    "rewrite_cap_ms": "the same: beyond it rules tell it",
 }
 #: settings that can't shape an answer that is kept, by why
 _OUTSIDE = {
     "where and as what the process runs": (
-        "env host port data_dir secrets_dir log_level workers serve_imports start_wait_s process_name"
+        "env host port data_dir data_reserve_mb secrets_dir log_level workers serve_imports start_wait_s"
+        " process_name"
     ),
     "where things lie; a catalog has its incarnation, and a release its revision": (
         "database_url database_connections milvus_uri milvus_token redis_url object_store_url journal_url"

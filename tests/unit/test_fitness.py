@@ -100,6 +100,7 @@ def test_half_of_a_wait_is_often_enough(given: dict[str, object]) -> None:
         ),
         ({"model_base_url": "http://m", "fallback_model_base_url": "http://f"}, "FALLBACK_MODEL_NAME"),
         ({"fallback_model_base_url": "http://f", "fallback_model_name": "f"}, "MODEL_BASE_URL"),
+        ({"rewrite": "model"}, "MODEL_BASE_URL"),
         ({"moderation": "segmented"}, "MODERATION_BASE_URL or GATEWAY_MODERATION_PHRASES"),
         ({"moderation": "buffered"}, "MODERATION_BASE_URL or GATEWAY_MODERATION_PHRASES"),
     ],

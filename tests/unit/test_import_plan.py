@@ -76,21 +76,38 @@ def test_only_what_differs_is_sent(folder: Path) -> None:
 @pytest.mark.parametrize(
     "fields",
     [
-        {"standing": None},
-        {"standing": {"state": "BUILDING"}},
         {"standing": {"state": "READY", "size_bytes": 1}},
         {"standing": {"state": "READY", "size_bytes": len(TEXT), "fingerprint": "0" * 32}},
         {"allow": ["public"]},
         {"deny": ["user:eve"]},
     ],
-    ids=["none", "under_way", "other_size", "other_bytes", "other_readers", "not_for_eve"],
+    ids=["other_size", "other_bytes", "other_readers", "not_for_eve"],
 )
 def test_a_document_that_does_not_stand_as_it_was_meant_is_sent_again(
     folder: Path, fields: dict[str, Any]
 ) -> None:
-    """Failed or taken back, under way, seen by others, or made from something else."""
+    """Seen by others, or made from something else."""
     plan = planned(folder, listed("a.md", **fields), listed("b.md"))
     assert [file.source for file in plan.changed] == ["a.md"]
+
+
+def test_a_file_of_which_nothing_stands_is_not_called_changed(folder: Path) -> None:
+    """Its import failed before, was rolled back, or hasn't ended: each is sent again, for that reason."""
+    for name in ("c.md", "d.md"):
+        (folder / name).write_text(TEXT)
+    under_way = listed("c.md")
+    under_way["standing"]["state"] = "BUILDING"
+    plan = planned(
+        folder,
+        listed("a.md", standing=None, state="FAILED"),
+        listed("b.md", standing=None, withdrawn=True),
+        under_way,
+        listed("d.md"),
+    )
+    why = {word: [file.source for file in files] for word, files in plan.why_sent.items() if files}
+    assert why == {"failed_before": ["a.md"], "rolled_back": ["b.md"], "under_way": ["c.md"]}
+    assert [file.source for file in plan.to_send] == ["a.md", "b.md", "c.md"]
+    assert [document["source"] for document in plan.unchanged] == ["d.md"]
 
 
 @pytest.mark.parametrize(

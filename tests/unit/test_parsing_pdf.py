@@ -58,6 +58,38 @@ def test_headings_become_breadcrumbs_and_blocks_know_their_page() -> None:
     assert document.blocks[1].text.startswith("Refunds take two days. The service keeps")
 
 
+LONG = "What a member of the library has to know about its rules before the first book is borrowed"
+
+
+@pytest.mark.parametrize("level", [0, 1])
+def test_headings_of_one_size_that_stand_apart_are_two(level: int) -> None:
+    """A title and a heading below it, without an empty line between; each of them may be wrapped."""
+    content = pdf.flowing(
+        pdf.heading(LONG, level),
+        pdf.heading("Alarm"),
+        pdf.prose(FILLER),
+        pdf.heading(LONG, 2),
+        pdf.prose(FILLER),
+    )
+    document = read(content)
+    assert document.title == LONG
+    assert [block.section for block in document.blocks] == [("Alarm",), ("Alarm", LONG)]
+
+
+def test_a_heading_that_begins_with_its_number_stands_for_itself() -> None:
+    """However near it is below the last line of the one before."""
+
+    def draw(canvas: Canvas) -> None:
+        canvas.setFont("Helvetica-Bold", 16)
+        for at, text in enumerate(["Limits of transfers and the", "fees of a bank", "2.1 Daily limits"]):
+            canvas.drawString(72, 780 - 19 * at, text)
+        pdf.lines(canvas, ["At most 500 a day, and that is", "all there is to say of them."] * 3, y=700)
+
+    document = read(pdf.drawn(draw))
+    assert document.title == "Limits of transfers and the fees of a bank"
+    assert [block.section for block in document.blocks] == [("2.1 Daily limits",)]
+
+
 def test_running_headers_footers_and_page_numbers_are_left_out() -> None:
     """They stand on most pages at the same height, digits aside."""
 

@@ -47,6 +47,7 @@ CASES: dict[errors.GatewayError, int] = {
     errors.CatalogUnavailable(DETAIL): 503,
     errors.VectorStoreUnavailable(DETAIL): 503,
     errors.ObjectStoreUnavailable(DETAIL): 503,
+    errors.StorageFull(DETAIL): 507,
     errors.EmbedderUnavailable(DETAIL): 503,
     errors.RerankerUnavailable(DETAIL): 503,
     errors.UpstreamFailed(DETAIL): 503,

@@ -15,7 +15,7 @@ from gateway.access.classes import Acl
 from gateway.access.principal import Principal
 from gateway.answer.fields import check_fields
 from gateway.answer.question import checked_text
-from gateway.errors import BodyTooLarge, InvalidField, NotFound, ObjectStoreUnavailable
+from gateway.errors import BodyTooLarge, InvalidField, NotFound, StorageFull
 from gateway.ingest.policy import ImportPolicy
 from gateway.ingest.uploads import DocumentRecord, ImportRequest, NewDocument, StandingVersion
 from gateway.retrieval.risk import APPROVED
@@ -93,7 +93,7 @@ async def _whole_form(request: Request, max_bytes: int) -> AsyncIterator[FormDat
     try:
         await parsed.form(max_files=_MAX_FILES, max_fields=_MAX_FIELDS)
     except OSError as error:  # larger files pass through the temporary folder, and its disk is full
-        raise ObjectStoreUnavailable("there is no room for the upload") from error
+        raise StorageFull("the temporary folder has no room for the upload") from error
     async with parsed.form() as form:
         end.check()
         check_fields(list(form), (_FILE_FIELD, *DocumentFields.NAMES))
@@ -270,6 +270,7 @@ def _document(document: DocumentRecord) -> Mapping[str, object]:
         "created_at": document.created_at,
         "standing": _standing(document.standing),
         "withdrawn": document.withdrawn,
+        "revoked_at": document.revoked_at,
         "approval": document.approval,
         "approved_by": document.approved_by,
         "approved_at": document.approved_at,

@@ -1,4 +1,4 @@
-"""/v1/releases: build, compare, activate, roll back. /v1/revocations: revoke, list, lift."""
+"""/v1/releases: build, compare, activate, roll back."""
 
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -15,14 +15,12 @@ from gateway.ingest.plan import Activation
 from gateway.observe.audit import AuditRecord
 from gateway.release.diff import NamedDocument, ReleaseDiff
 from gateway.release.model import KnowledgeBaseRecord, ReleaseRecord
-from gateway.stream.revocation import RevocationKind, RevocationRecord
 from gateway.web.paging import Listing, limit_of
 from gateway.web.routes.acting import act_of
 from gateway.web.routes.common import JsonResponse, caller, json_body, query_fields
 from gateway.web.services import Services
 
 _NAME_MAX_CHARS = 256
-_REASON_MAX_CHARS = 1000
 
 
 async def list_releases(request: Request) -> Response:
@@ -108,47 +106,6 @@ async def list_knowledge_bases(request: Request) -> Response:
     return JsonResponse({"knowledge_bases": [_knowledge_base(one) for one in found]})
 
 
-async def revoke(request: Request) -> Response:
-    services, principal = await caller(request, "revoke")
-    body = await json_body(request, "kind", "id", "reason")
-    kinds = {kind.value: kind for kind in RevocationKind}
-    kind = kinds.get(str(body.get("kind")))
-    if kind is None:
-        raise InvalidField(f"kind is one of {', '.join(kinds)}")
-    subject = checked_text(body.get("id"), "id", _NAME_MAX_CHARS)
-    reason = checked_text(body.get("reason"), "reason", _REASON_MAX_CHARS)
-    act = act_of(request, principal, "revoke", body, kind=kind.value)
-    revocation = await services.catalog.revoke(
-        principal.tenant, kind, subject, reason, principal.subject, act=act
-    )
-    services.feed.announce()
-    services.wake_worker()
-    return JsonResponse(
-        {
-            "revocation_id": revocation.revocation_id,
-            "revocation_epoch": revocation.revocation_epoch,
-            "task_id": revocation.task_id,
-        },
-        201,
-    )
-
-
-async def list_revocations(request: Request) -> Response:
-    services, principal = await caller(request, "revoke")
-    query_fields(request)
-    revocations = await services.catalog.list_revocations(principal.tenant)
-    return JsonResponse({"revocations": [_revocation(r) for r in revocations]})
-
-
-async def lift_revocation(request: Request) -> Response:
-    services, principal = await caller(request, "revoke")
-    query_fields(request)
-    lifted = await services.catalog.lift(principal.tenant, request.path_params["revocation_id"])
-    services.wake_worker()  # a document's rows come back
-    await record(services, principal, "revocation.lift", revocation=lifted.revocation_id)
-    return JsonResponse(_revocation(lifted))
-
-
 async def record(services: Services, principal: Principal, action: str, **details: object) -> None:
     """An administrative act in the audit trail; raises CatalogUnavailable when it can't be kept."""
     await services.catalog.append(
@@ -220,17 +177,4 @@ def _release(release: ReleaseRecord) -> dict[str, object]:
         "activated_at": release.activated_at,
         "error": release.error,
         "barrier": release.barrier,
-    }
-
-
-def _revocation(revocation: RevocationRecord) -> dict[str, object]:
-    return {
-        "revocation_id": revocation.revocation_id,
-        "kind": revocation.kind.value,
-        "id": revocation.subject,
-        "reason": revocation.reason,
-        "revoked_by": revocation.revoked_by,
-        "revocation_epoch": revocation.revocation_epoch,
-        "created_at": revocation.created_at,
-        "lifted_at": revocation.lifted_at,
     }

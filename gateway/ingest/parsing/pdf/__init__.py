@@ -14,7 +14,7 @@ from gateway.ingest.parsing.pdf.furniture import without_furniture
 from gateway.ingest.parsing.pdf.page import PageContent, read_page
 from gateway.ingest.parsing.wording import squeezed
 
-PARSER_VERSION = "pdf/1"
+PARSER_VERSION = "pdf/2"
 
 _MAX_PAGES = 3_000
 _MAX_CHARS = 10_000_000

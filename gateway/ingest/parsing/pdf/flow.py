@@ -15,6 +15,8 @@ from gateway.ingest.parsing.wording import ends_sentence, is_cjk, joined, reads_
 _PARAGRAPH_GAP = 0.35
 _INDENT = 0.6
 _HEADING_GAP = 0.4
+#: a heading's lines stand hardly further apart than those of a paragraph
+_HEADING_LEAD = 0.3
 _SHORT = 2.0
 #: what may be a pitch of lines, and what is taken for one where nothing shows it
 _PITCHES = (0.9, 2.5)
@@ -97,7 +99,7 @@ class _Flow:
         if line.mono or last.mono:
             return line.mono and last.mono and (moved or gap < _SHORT)
         if self._level:
-            near = not moved and line.top - last.bottom < _HEADING_GAP * line.size
+            near = not moved and gap < _HEADING_LEAD and line.top - last.bottom < _HEADING_GAP * line.size
             return (
                 near and line.size == last.size and line.bold == last.bold and not NUMBERED.match(line.text)
             )
