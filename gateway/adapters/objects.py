@@ -143,8 +143,9 @@ class StoredObjects:
 
     async def put_all(self, contents: Mapping[str, bytes]) -> None:
         paths = {stored_path(key): content for key, content in contents.items()}
-        if self._room is not None:
-            await to_thread.run_sync(self._room.check, sum(map(len, paths.values())))
+        size = sum(map(len, paths.values()))
+        if self._room is not None and size:  # a probe, which is empty, takes nothing of the reserve
+            await to_thread.run_sync(self._room.check, size)
         try:
             for path, content in paths.items():
                 with self._bounded():

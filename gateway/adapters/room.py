@@ -1,6 +1,5 @@
 """Room: whether a folder's disk takes what is to be stored, with some kept for what can't wait."""
 
-import errno
 import os
 import tempfile
 from collections.abc import Iterator
@@ -10,8 +9,8 @@ from pathlib import Path
 from anyio import to_thread
 
 from gateway.errors import ObjectStoreUnavailable, StorageFull
+from gateway.ingest.objects import NO_ROOM
 
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _PROBE = bytes(4096)
 
 
@@ -23,20 +22,27 @@ class Room:
         self._reserve_bytes = reserve_bytes
 
     def check(self, size_bytes: int = 0) -> None:
-        """Blocks. Raises StorageFull when so much more would leave less than the reserve."""
+        """Blocks. Raises StorageFull when so much more would leave less than the reserve. Without a reserve
+        whoever writes finds out: free blocks aren't all that decides.
+        """
+        if not self._reserve_bytes:
+            return
         with _translated():
             disk = os.statvfs(self._folder)
         if disk.f_bavail * disk.f_frsize - size_bytes < self._reserve_bytes:
             raise StorageFull("the disk of the data folder has too little room left")
 
+    async def spare(self) -> None:
+        """For readiness: imports find room. Raises StorageFull, ObjectStoreUnavailable."""
+        await to_thread.run_sync(self.check)
+
     async def ping(self) -> None:
-        """For readiness: there is room, and something can be written. Leaves nothing behind, even when cut
+        """For readiness: something can be written, reserve or not. Leaves nothing behind, even when cut
         short. Raises StorageFull, ObjectStoreUnavailable.
         """
         await to_thread.run_sync(self._prove)
 
     def _prove(self) -> None:
-        self.check()
         with _translated(), tempfile.TemporaryFile(dir=self._folder) as probe:
             probe.write(_PROBE)
             probe.flush()
@@ -47,6 +53,6 @@ def _translated() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in _FULL:
+        if error.errno in NO_ROOM:
             raise StorageFull("the disk of the data folder is full") from error
         raise ObjectStoreUnavailable(f"the data folder can't be written to: {error.strerror}") from error

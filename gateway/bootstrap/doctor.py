@@ -135,7 +135,9 @@ class _Examination:
         settings = self._settings
         servers = (settings.database_url, settings.milvus_uri, settings.object_store_url)
         if None in servers and settings.data_dir.is_dir():
-            await Room(settings.data_dir, settings.data_reserve_mb * 1024 * 1024).ping()
+            room = Room(settings.data_dir, settings.data_reserve_mb * 1024 * 1024)
+            await room.ping()
+            await room.spare()
             self._ok("data_folder", f"may be written to, with more than {settings.data_reserve_mb} MiB free")
 
     async def _look_at_catalog(self) -> None:

@@ -65,6 +65,8 @@ class PartsOpener:
         self._stack = stack
         self.checks: dict[str, Check] = {}
         self.models = ModelsOpener(settings, stack, self.checks)
+        #: of parts without which questions are answered all the same
+        self.optional = self.models.optional
         self._store: MilvusStore | None = None
 
     async def catalog(self) -> SqlCatalog:
@@ -247,7 +249,9 @@ class PartsOpener:
     def _data_folder(self) -> Path:
         """Made, and looked after from now on: what lies in it can't be written once its disk is full."""
         folder = made_data_dir(self._settings.data_dir)
-        self.checks["data_folder"] = Room(folder, self._reserve_bytes).ping
+        room = Room(folder, self._reserve_bytes)
+        self.checks["data_folder"] = room.ping
+        self.optional["data_room"] = room.spare
         return folder
 
     async def _wait_for(self, part: str, open_part: Callable[[], Awaitable[T]], down: type[Unavailable]) -> T:

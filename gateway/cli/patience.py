@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 _FIRST_PAUSE_S = 0.5
 _LONGEST_PAUSE_S = 10.0
-_BUSY = frozenset({429, 502, 503, 504})
+_BUSY = frozenset({429, 502, 503, 504, 507})
 
 
 class Patience:

@@ -1,8 +1,12 @@
 """The port to the object store."""
 
+import errno
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
+
+#: what a system says of a disk that takes no more
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,19 +82,14 @@ class Finished:
         return [json.loads(line) for line in self.out.splitlines()]
 
 
-#: unless a test is about it: each question is answered by itself, and read as without the extra, which takes
-#: each process over a second to load
-_PLAIN = {
-    "GATEWAY_ANSWER_CACHE_TTL_S": "0",
-    "GATEWAY_ANSWER_SHARING": "false",
-    "GATEWAY_RETRIEVAL_MODE": "sdk",
-}
+#: each question is answered by itself, unless a test is about sharing
+_UNSHARED = {"GATEWAY_ANSWER_CACHE_TTL_S": "0", "GATEWAY_ANSWER_SHARING": "false"}
 
 
 def environment(given: Mapping[str, str] | None = None) -> dict[str, str]:
     """The test run's own, without its gateway settings, and what is ``given`` on top."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GATEWAY_")}
-    return kept | _PLAIN | dict(given or {})
+    return kept | _UNSHARED | dict(given or {})
 
 
 async def run_command(*arguments: str, env: Mapping[str, str] | None = None) -> Finished:

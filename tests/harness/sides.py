@@ -120,6 +120,7 @@ class Servers:
             "GATEWAY_EMBEDDING_DIMENSION": "256",
             "GATEWAY_EMBEDDING_MAX_SENSITIVITY": "3",
             "GATEWAY_SERVE_IMPORTS": "false",
+            "GATEWAY_RETRIEVAL_MODE": "sdk",  # the extra takes each process over a second to load
             **PATIENT,
             **self.s3.environment,
         }

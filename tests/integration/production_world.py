@@ -104,6 +104,7 @@ def installation(
             "GATEWAY_MILVUS_URI": milvus.uri,
             "GATEWAY_MILVUS_TOKEN": f"gateway:{PASSWORDS['milvus']}",
             "GATEWAY_REDIS_URL": redis.fresh(),
+            "GATEWAY_RETRIEVAL_MODE": "sdk",  # the extra takes each process over a second to load
             "GATEWAY_OBJECT_STORE_URL": s3.fresh_bucket(),
             "GATEWAY_OIDC_ISSUER": issuer.url,
             "GATEWAY_OIDC_AUDIENCE": AUDIENCE,

@@ -172,6 +172,16 @@ async def test_a_disk_without_any_room_is_told(gateway: GatewayProcess) -> None:
     await gateway.learn(document)
 
 
+async def test_a_start_takes_nothing_of_the_reserve(tmp_path: Path) -> None:
+    """It is ready for all but imports, and says so."""
+    async with gateway_process(tmp_path, env={"GATEWAY_DATA_RESERVE_MB": str(2**40)}) as gateway:
+        status, told = (answer := await gateway.call("GET", "/readyz")).status_code, answer.json()
+        assert (status, told["parts"]["data_room"], told["degraded"]) == (200, False, ["data_room"])
+        refusal = await gateway.upload(another("attic"))
+        assert (refusal.status_code, refusal.json()["code"]) == (507, "storage_full")
+        assert await gateway.stop() == 0
+
+
 async def test_a_catalog_without_room_accepts_nothing(gateway: GatewayProcess) -> None:
     """503 and no record; questions are answered meanwhile; with space the upload succeeds."""
     document = another("canteen")

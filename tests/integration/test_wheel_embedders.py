@@ -1,7 +1,7 @@
 """The embedders of the extras, as they are installed, in processes of their own.
 
-A machine without an extra skips its tests, CI too: the extras are in no lock of the tests, and what is ours
-of them is tested on twins of their interfaces in tests/unit/test_embedder_choice.py.
+They weigh more than all else that tests install: `make soak` installs them. What is ours of them is tested on
+twins of their interfaces in tests/unit/test_embedder_choice.py.
 """
 
 import math
@@ -16,6 +16,9 @@ from gateway.adapters.embedded.choice import MODELS, EmbeddedModel, Side, instal
 from gateway.context import Deadline
 from gateway.errors import ConfigurationError
 from gateway.retrieval.embedding import Embedder, Vector
+from tests.harness.missing import part_missing
+
+pytestmark = pytest.mark.soak
 
 TEXTS = [
     "Refunds are paid to customers within 14 days.",
@@ -37,7 +40,7 @@ def model(request: pytest.FixtureRequest) -> EmbeddedModel:
     try:
         return installed_model(request.param)
     except ConfigurationError as missing:
-        pytest.skip(missing.detail)
+        part_missing(request.param, missing.detail)
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ def failing(*errors: Exception) -> Callable[[], str]:
     return request
 
 
-@pytest.mark.parametrize("error", [AWAY, problem(429), problem(502), problem(503), problem(504)], ids=repr)
+@pytest.mark.parametrize("error", [AWAY, *map(problem, (429, 502, 503, 504, 507))], ids=repr)
 def test_what_may_pass_is_asked_again(error: Exception) -> None:
     """And it is said what is waited for."""
     said: list[str] = []

@@ -89,6 +89,7 @@ def test_what_nobody_sees_is_not_taken_though_it_was_said() -> None:
         ("How many vacation days do contractors of Globex get?", FOLLOW_UP),
         ("How many vacation days do contractors get in 2024?", FOLLOW_UP),
         ("How many sick days do contractors get?", FOLLOW_UP),
+        ("How many vacation days do contractors get until May?", "And for contractors in May?"),
         ("Contractors get 12 vacation days.", FOLLOW_UP),
         ("Contractors get vacation days.", FOLLOW_UP),
         ("I can't help with contractors.", FOLLOW_UP),

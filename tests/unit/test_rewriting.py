@@ -43,7 +43,7 @@ class Asked:
     """A question put before."""
 
     question: str
-    documents: frozenset[DocumentRef] = frozenset()
+    documents: frozenset[DocumentRef] = frozenset({OPEN})
 
 
 @dataclass
@@ -216,10 +216,13 @@ async def test_a_lost_place_in_the_quota_ends_the_call_and_not_the_question() ->
         ((Asked(DAYS, frozenset({OPEN})), Asked(PARKING, frozenset({OPEN, SECRET}))), [DAYS]),
         ((Asked(DAYS, frozenset({OPEN})), Asked(PARKING, frozenset({GONE}))), [DAYS]),
         ((Asked(DAYS), Asked(PARKING, frozenset({SECRET})), Asked("What is PTO?")), [DAYS]),
+        ((Asked(DAYS), Asked(PARKING, frozenset())), [DAYS]),
     ],
 )
 async def test_only_what_the_model_is_cleared_for_is_sent(said: tuple[Asked, ...], sent: list[str]) -> None:
-    """Up to the first question that was answered from something above it, or from what nobody knows."""
+    """Up to the first question that was answered from something above it, from what nobody knows, or not at
+    all, for that may be why.
+    """
     model = telling(max_sensitivity=1)
     assert (await Talk(model).tell(*said)).text == WHOLE
     lines = model.prompts[0].messages[1].content.splitlines()

@@ -30,23 +30,30 @@ def files(folder: Path) -> list[Path]:
 
 async def test_there_is_room_and_nothing_is_left_of_the_look(tmp_path: Path) -> None:
     """A probe writes, and takes nothing."""
-    room = Room(tmp_path, 0)
+    room = Room(tmp_path, 1)
     await room.ping()
+    await room.spare()
     room.check(1)
     assert files(tmp_path) == []
 
 
 async def test_the_reserve_is_left_alone(tmp_path: Path) -> None:
-    """Neither a probe nor a put takes of it, and what would fit beside it is stored."""
+    """No put takes of it, and what would fit beside it is stored. It keeps nobody from starting."""
+    room = Room(tmp_path, ENDLESS)
+    await room.ping()
     with pytest.raises(StorageFull):
-        await Room(tmp_path, ENDLESS).ping()
+        await room.spare()
     with pytest.raises(StorageFull):
-        Room(tmp_path, 0).check(ENDLESS)
+        Room(tmp_path, 1).check(ENDLESS)
+    Room(tmp_path, 0).check(ENDLESS)
+    objects = open_objects(tmp_path, reserve_bytes=ENDLESS)
+    await objects.ping()
+    before = files(tmp_path)
     with pytest.raises(StorageFull):
-        await open_objects(tmp_path, reserve_bytes=ENDLESS).put("originals/a", b"text")
-    assert files(tmp_path) == []
-    await open_objects(tmp_path, reserve_bytes=1).put("originals/a", b"text")
-    assert len(files(tmp_path)) == 1
+        await objects.put("originals/a", b"text")
+    assert files(tmp_path) == before
+    await open_objects(tmp_path / "roomy", reserve_bytes=1).put("originals/a", b"text")
+    assert len(files(tmp_path / "roomy")) == 1
 
 
 async def test_a_folder_that_can_not_be_written_to_says_why(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import os
 import resource
 import sys
 
-from gateway.adapters.children.child_loop import Pipes
+from gateway.adapters.children.child_loop import Pipes, yield_to_questions
 from gateway.errors import DocumentRejected
 from gateway.ingest import chunkfile
 from gateway.ingest.building import build_document
@@ -29,6 +29,7 @@ def main() -> None:
         return _answer(request["source"], request["media_type"], content)
 
     pipes = Pipes(parent)
+    yield_to_questions()
     _bound_memory(memory_mb)
     pipes.serve(answer)
 

@@ -5,23 +5,19 @@ a JSON list of texts; the answer is their vectors as little-endian float32, one 
 """
 
 import json
-import os
 import sys
 
-from gateway.adapters.children.child_loop import Pipes
+from gateway.adapters.children.child_loop import Pipes, yield_to_questions
 from gateway.adapters.embedded.choice import Side, load_encoder
 
 VECTORS = b"V"
-
-#: questions are answered at the normal one
-_NICENESS = 10
 
 
 def main() -> None:
     name, side, parent = sys.argv[1], Side(sys.argv[2]), int(sys.argv[3])
     pipes = Pipes(parent)
     if side is Side.PASSAGE:
-        os.nice(_NICENESS)
+        yield_to_questions()
     encoder = load_encoder(name, side)
 
     def answer(_: bytes, body: bytes) -> tuple[bytes, bytes]:

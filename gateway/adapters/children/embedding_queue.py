@@ -16,7 +16,7 @@ from gateway.retrieval.embedding import Embedder, Vector
 #: questions that are embedded as one batch, which costs less than each alone
 _AT_ONCE = 8
 #: for a batch, and the start of a child before it; a child that takes longer is replaced
-_CAP_MS = 20_000
+_CAP_MS = 40_000
 _PING_MS = 1000
 
 

@@ -1,6 +1,7 @@
 """Which release answers: activation, rollback, and the end of a release's life."""
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, Row, and_, exists, or_, select, update
@@ -24,6 +25,16 @@ from gateway.release.model import ReleaseState, VersionState, check_release_tran
 from gateway.stream.revocation import RevocationKind
 
 
+@dataclass(frozen=True, slots=True)
+class AsBuilt:
+    """Until ``stamp`` rises every document is as the release has it; ``same_classes``: and those in use stay
+    so with it.
+    """
+
+    stamp: Stamp
+    same_classes: bool
+
+
 def activate(
     connection: Connection,
     now: float,
@@ -31,9 +42,9 @@ def activate(
     release_id: str,
     expected_sequence: int | None,
     claim: TaskClaim | None,
-    as_built: Stamp | None,
+    seen: AsBuilt | None,
 ) -> Activation:
-    """``as_built``: until when, by a look beside the writer, every document was as the release has it."""
+    """``seen``: what a look beside the writer has told of it."""
     if claim is not None:
         held(connection, claim)
         askers.refuse_revoked(connection, claim.task_id)
@@ -47,21 +58,24 @@ def activate(
     expected = release.base_sequence if expected_sequence is None else expected_sequence
     if kb.release_sequence != expected:
         raise ReleaseConflict("another release was activated in the meantime")
-    known = as_built == snapshots.stamp_of(connection, kb.kb_id)
-    if not known and _has_changed_documents(connection, tenant, release_id):
+    known = seen if seen is not None and seen.stamp == snapshots.stamp_of(connection, kb.kb_id) else None
+    if known is None and _has_changed_documents(connection, tenant, release_id):
         raise ReleaseConflict("a document of this release was deleted, revoked or got another ACL")
-    return _switch(connection, now, kb, release)
+    return _switch(connection, now, kb, release, same_classes=known is not None and known.same_classes)
 
 
-def as_built(connection: Connection, tenant: str, release_id: str) -> Stamp | None:
-    """The stamp of this moment, when every document is as the release has it."""
+def as_built(connection: Connection, tenant: str, release_id: str) -> AsBuilt | None:
+    """Of this moment; None when a document is another one by now."""
     kb_id = connection.execute(
         select(releases.c.kb_id).where(releases.c.release_id == release_id, releases.c.tenant == tenant)
     ).scalar_one_or_none()
     if kb_id is None:
         return None
     stamp = snapshots.stamp_of(connection, kb_id)  # first: what changes after it raises it
-    return None if _has_changed_documents(connection, tenant, release_id) else stamp
+    if _has_changed_documents(connection, tenant, release_id):
+        return None
+    # of the classes in use those alone go with what is active that its chunks still carry
+    return AsBuilt(stamp, not classes.is_narrowed(connection, tenant, kb_id))
 
 
 def _owned(connection: Connection, tenant: str, release_id: str) -> Row[Any]:
@@ -108,9 +122,11 @@ def _has_changed_documents(connection: Connection, tenant: str, release_id: str)
     return connection.execute(changed).one_or_none() is not None
 
 
-def _switch(connection: Connection, now: float, kb: Row[Any], release: Row[Any]) -> Activation:
+def _switch(
+    connection: Connection, now: float, kb: Row[Any], release: Row[Any], *, same_classes: bool = False
+) -> Activation:
     """Under a new, higher sequence; the release that was active until now is retired. Readers look at the
-    classes again: to find out here whether they have changed would mean to read every document.
+    classes again unless they are known to stay: to find that out here would mean to read every document.
     """
     sequence = _next_sequence(connection, kb, release.release_id)
     configs.keep(connection, now, sequence, release, config=release.config, model=release.model_adapter)
@@ -130,7 +146,8 @@ def _switch(connection: Connection, now: float, kb: Row[Any], release: Row[Any])
             retired_at=None,
         )
     )
-    classes.bump_revision(connection, kb.kb_id)
+    if not same_classes:
+        classes.bump_revision(connection, kb.kb_id)
     return Activation(kb.name, release.kb_revision, sequence)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, select, update
 
-from gateway.adapters.sql import audit, classes, moves, rejections
+from gateway.adapters.sql import audit, moves, rejections, snapshots
 from gateway.adapters.sql.tables import document_versions, documents
 from gateway.errors import Conflict, NotFound
 from gateway.ingest.governance import Approval, Decision, Verdict
@@ -32,8 +32,8 @@ def judge(connection: Connection, now: float, verdict: Verdict) -> Approval:
         .values(approval=approval, approved_by=verdict.subject, approved_at=now, approval_note=verdict.note)
         .returning(document_versions)
     ).one()
-    if kb is not None:  # a build that has looked already looks again
-        classes.bump_revision(connection, kb.kb_id)
+    if kb is not None:
+        snapshots.count_judged(connection, kb.kb_id)
     if approval == REJECTED:
         rejections.journal(connection, now, verdict, row.content_sha256)
     details = {

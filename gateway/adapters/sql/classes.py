@@ -62,6 +62,7 @@ _stored = (
         and_(_current_class.c.kb_id == _moved.c.kb_id, _current_class.c.number == _moved.c.current),
     )
 )
+_ANY_MOVED = select(_moved.c.kb_id).limit(1)
 _IN_USE = union_all(_current, _stored)
 _KNOWN = (
     select(acl_classes.c.number, knowledge_bases.c.next_class)
@@ -109,6 +110,12 @@ def _narrowed(stored: Acl, current: Acl) -> Acl:
     else:
         allow = stored.allow & current.allow
     return Acl(allow, stored.deny | current.deny)
+
+
+def is_narrowed(connection: Connection, tenant: str, kb_id: str) -> bool:
+    """Whether a live document's active chunks carry another class than it has now."""
+    found = connection.execute(_ANY_MOVED, {"tenant": tenant, "kb_id": kb_id})
+    return found.one_or_none() is not None
 
 
 def is_used(connection: Connection, kb_id: str, number: int) -> bool:

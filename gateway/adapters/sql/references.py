@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, and_, delete, exists, func, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
-from gateway.adapters.sql import classes
+from gateway.adapters.sql import snapshots
 from gateway.adapters.sql.rows import batches, placed
 from gateway.adapters.sql.tables import (
     condemned,
@@ -172,8 +172,8 @@ def _withdraw_versions_of(connection: Connection, doomed: Sequence[str]) -> None
             document_versions.c.chunks_key == key,
         )
         withdrawn.update(connection.execute(mine).scalars())
-    for kb_id in dict(placed(connection, withdrawn)):  # a build that has looked already looks again
-        classes.bump_revision(connection, kb_id)
+    for kb_id in dict(placed(connection, withdrawn)):
+        snapshots.count_judged(connection, kb_id)
 
 
 def _entered(connection: Connection, now: float, keys: Sequence[str]) -> set[str]:

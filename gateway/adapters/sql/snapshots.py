@@ -20,6 +20,7 @@ from sqlalchemy import (
     or_,
     select,
     union_all,
+    update,
 )
 
 from gateway.access.authorizer import DocumentRef
@@ -116,6 +117,7 @@ _now = (
 _STAMP = (
     select(
         knowledge_bases.c.ready_count,
+        knowledge_bases.c.judged_count,
         knowledge_bases.c.acl_revision,
         knowledge_bases.c.release_sequence,
         tenants.c.revocation_epoch,
@@ -165,9 +167,19 @@ class Stamp:
     """
 
     ready_count: int
+    judged_count: int
     acl_revision: int
     release_sequence: int
     revocation_epoch: int
+
+
+def count_judged(connection: Connection, kb_id: str) -> None:
+    """A build that has looked already looks again. No reader of what is active has to."""
+    connection.execute(
+        update(knowledge_bases)
+        .where(knowledge_bases.c.kb_id == kb_id)
+        .values(judged_count=knowledge_bases.c.judged_count + 1)
+    )
 
 
 def stamp_of(connection: Connection, kb_id: str) -> Stamp:
@@ -184,7 +196,7 @@ class Look:
 
 
 def look(connection: Connection, kb_id: str, release_id: str | None) -> Look:
-    stamp = stamp_of(connection, kb_id)  # first: on PostgreSQL the next statement may see more
+    stamp = stamp_of(connection, kb_id)  # first: what changes after it raises it
     changed = () if release_id is None else changed_since(connection, kb_id, release_id)
     return Look(release_id, stamp, changed)
 

@@ -36,6 +36,7 @@ knowledge_bases = Table(
     number("release_sequence"),
     number("next_class"),
     number("ready_count"),  # versions that ever became READY: orders them against snapshots
+    number("judged_count", server_default="0"),  # how often one was approved, rejected or lost its files
     moment("created_at"),
     UniqueConstraint("tenant", "name"),
 )

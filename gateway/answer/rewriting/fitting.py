@@ -1,5 +1,6 @@
 """Fitting: what of a model's text may stand for a follow-up. To the gateway it is text of a stranger."""
 
+import re
 from collections.abc import Iterable, Sequence
 
 from gateway.answer.followup import has_word, stands_alone, telling_words
@@ -15,6 +16,8 @@ _MARKS = frozenset(" ?.,:;!'’\"()-/%&？。，、：；！“”‘’（）")
 #: a pronoun to whoever looks for words
 _DEPARTMENT = "IT"
 _ASKING = ("?", "？")
+#: they tell nothing by themselves, and set limits all the same
+_LIMITS = frozenset({"over", "under", "until"})
 _QUOTES = ('""', "“”", "「」", "''")
 
 
@@ -63,6 +66,12 @@ def _adds(told: str, said: Sequence[str]) -> bool:
     if negated(told) and not any(map(negated, said)):
         return True
     words, text = telling_words(told), "\n".join(said)
+    if _limits(told) - _limits(text):
+        return True
     if _DEPARTMENT in words and _DEPARTMENT not in telling_words(text):
         return True
     return not _has_all(text, words)
+
+
+def _limits(text: str) -> frozenset[str]:
+    return _LIMITS.intersection(re.findall("[a-z]+", text.lower()))

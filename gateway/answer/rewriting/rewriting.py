@@ -145,5 +145,6 @@ class Rewriting:
         except (CatalogUnavailable, DeadlineExceeded):
             return ()
         allowed = {ref for ref, standing in standings.items() if standing.sensitivity <= max_sensitivity}
-        cleared = takewhile(lambda one: one.documents <= allowed, said)
+        # one that no document answers rests on nothing that could be above the clearance, or on all of it
+        cleared = takewhile(lambda one: one.documents and one.documents <= allowed, said)
         return tuple(one.question[:_QUESTION_CHARS] for one in islice(cleared, _MOST_QUESTIONS))

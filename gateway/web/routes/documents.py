@@ -15,7 +15,8 @@ from gateway.access.classes import Acl
 from gateway.access.principal import Principal
 from gateway.answer.fields import check_fields
 from gateway.answer.question import checked_text
-from gateway.errors import BodyTooLarge, InvalidField, NotFound, StorageFull
+from gateway.errors import BodyTooLarge, InvalidField, NotFound, ObjectStoreUnavailable, StorageFull
+from gateway.ingest.objects import NO_ROOM
 from gateway.ingest.policy import ImportPolicy
 from gateway.ingest.uploads import DocumentRecord, ImportRequest, NewDocument, StandingVersion
 from gateway.retrieval.risk import APPROVED
@@ -92,8 +93,10 @@ async def _whole_form(request: Request, max_bytes: int) -> AsyncIterator[FormDat
     parsed = Request(request.scope, end.receive)
     try:
         await parsed.form(max_files=_MAX_FILES, max_fields=_MAX_FIELDS)
-    except OSError as error:  # larger files pass through the temporary folder, and its disk is full
-        raise StorageFull("the temporary folder has no room for the upload") from error
+    except OSError as error:  # larger files pass through the temporary folder
+        if error.errno in NO_ROOM:
+            raise StorageFull("the temporary folder has no room for the upload") from error
+        raise ObjectStoreUnavailable("the temporary folder takes no upload") from error
     async with parsed.form() as form:
         end.check()
         check_fields(list(form), (_FILE_FIELD, *DocumentFields.NAMES))
