@@ -53,7 +53,7 @@ class SqlAccess(SqlPart):
         return await self._look(lambda c: access.tenant_stamps(c, tuple(tenants) or (_NOBODY,)))
 
     async def acl_classes(self, tenant: str, kb_id: str) -> tuple[AclClass, ...]:
-        return await self._look(lambda c: classes.in_use(c, tenant, kb_id))
+        return await self._ask(classes.all_in_use, (tenant, kb_id))
 
     async def revocations(self, tenant: str) -> RevocationSet:
         return await self._ask(access.revocation_sets, tenant)

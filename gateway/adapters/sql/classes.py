@@ -1,5 +1,7 @@
 """ACL classes: their numbers, and which of them a knowledge base's live documents use."""
 
+from collections.abc import Mapping, Sequence
+
 from sqlalchemy import Connection, and_, bindparam, exists, insert, null, select, union_all, update
 
 from gateway.access.classes import MAX_PERMITTED_CLASSES, Acl, AclClass, refuse_too_many
@@ -110,6 +112,13 @@ def _narrowed(stored: Acl, current: Acl) -> Acl:
     else:
         allow = stored.allow & current.allow
     return Acl(allow, stored.deny | current.deny)
+
+
+def all_in_use(
+    connection: Connection, places: Sequence[tuple[str, str]]
+) -> Mapping[tuple[str, str], tuple[AclClass, ...]]:
+    """Of knowledge bases by tenant and id: after a change every running question asks at once."""
+    return {place: in_use(connection, *place) for place in places}
 
 
 def is_narrowed(connection: Connection, tenant: str, kb_id: str) -> bool:
