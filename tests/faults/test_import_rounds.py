@@ -19,10 +19,12 @@ from gateway.adapters.milvus.layout import server_layout
 from gateway.adapters.milvus.lite import LiteChild
 from gateway.adapters.milvus.store import MilvusStore
 from gateway.adapters.openai.embedding import space_of
+from gateway.errors import VectorStoreUnavailable
 from tests.faults import import_rounds
 from tests.faults.conftest import Note
 from tests.faults.import_rounds import Ledger
 from tests.harness.issuer import serving_issuer
+from tests.harness.process import eventually
 from tests.harness.sides import Servers, embedding_endpoint
 
 if TYPE_CHECKING:
@@ -107,8 +109,14 @@ async def test_three_workers(tmp_path: Path, count: int, side: Servers, evidence
     side.milvus.restart()
     endpoint = Endpoint(side.milvus.uri, "")
     store = MilvusStore(lambda: endpoint, server_layout)
+
+    async def loaded() -> Mapping[str, int]:
+        with contextlib.suppress(VectorStoreUnavailable):
+            return await store.revisions(space_of(model, dimension))
+        return {}
+
     try:
-        stored = await store.revisions(space_of(model, dimension))
+        stored = await eventually(loaded)
     finally:
         await store.aclose()
     check_rows(releases, stored)  # the collection holds other installations' revisions as well
