@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from alembic import command
 from alembic.config import Config
-from sqlalchemy import Connection, Table, create_engine, insert, text
+from sqlalchemy import Connection, Table, create_engine, insert, inspect, text
 
 from gateway.adapters.sql import migrations, postgres_admin
 from gateway.adapters.sql.lexicon_tables import release_classes, release_terms
@@ -54,23 +54,22 @@ def _config(connection: Connection) -> Config:
     return config
 
 
-def _row(table: Table, **given: object) -> dict[str, object]:
-    """With something in every column that must have it."""
-    blanks = {column.name: column.type.python_type() for column in table.columns if not column.nullable}
-    return blanks | given
+def _add(connection: Connection, table: Table, **given: object) -> None:
+    """A row with something in every column that must have it, of those there were by then."""
+    there = {column["name"] for column in inspect(connection).get_columns(table.name)}
+    needed = [column for column in table.columns if column.name in there and not column.nullable]
+    blanks = {column.name: column.type.python_type() for column in needed}
+    connection.execute(insert(table), blanks | given)
 
 
 def _fill(connection: Connection) -> None:
     """A release that counts two classes, as it was written before."""
     command.upgrade(_config(connection), BEFORE)
-    for table, row in (
-        (tenants, _row(tenants, tenant="acme")),
-        (knowledge_bases, _row(knowledge_bases, kb_id="kb", tenant="acme")),
-        (tasks, _row(tasks, task_id="task", kb_id="kb", tenant="acme")),
-        (embedding_spaces, _row(embedding_spaces, space_id="space")),
-        (releases, _row(releases, kb_revision="rev", kb_id="kb", task_id="task", space_id="space")),
-    ):
-        connection.execute(insert(table), row)
+    _add(connection, tenants, tenant="acme")
+    _add(connection, knowledge_bases, kb_id="kb", tenant="acme")
+    _add(connection, tasks, task_id="task", kb_id="kb", tenant="acme")
+    _add(connection, embedding_spaces, space_id="space")
+    _add(connection, releases, kb_revision="rev", kb_id="kb", task_id="task", space_id="space")
     connection.execute(text("INSERT INTO release_classes VALUES ('rev', 1, 10), ('rev', 2, 5)"))
     connection.execute(text("INSERT INTO release_terms VALUES ('rev', 'word', 1, 4), ('rev', 'word', 2, 1)"))
 
