@@ -27,7 +27,7 @@ class Settings(BaseSettings):
     host: str = "127.0.0.1"
     port: int = Field(default=8080, ge=0, le=65535)
     data_dir: Path = Path("data")
-    #: imports leave so much of the data folder's disk free; with less it is down in /readyz
+    #: imports leave so much of the data folder's disk free; with less ``data_room`` is degraded in /readyz
     data_reserve_mb: int = Field(default=64, ge=0)
     #: files called like the variables, as Docker and Kubernetes mount secrets; a variable wins
     secrets_dir: DirectoryPath | None = None
