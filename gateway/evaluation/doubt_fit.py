@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from gateway.adapters.embedded.doubt import DOUBTFUL_BELOW, NO_ANSWER_BELOW, WEIGHTS, Doubts
 from gateway.adapters.embedded.embedder import CALIBRATION, BundledEmbedder
 from gateway.adapters.embedded.extractive import doubts_about
-from gateway.adapters.embedded.rerank import bundled_weights
+from gateway.adapters.embedded.weights import bundled_weights
 from gateway.answer.evidence import Evidence, decide
 from gateway.evaluation.gate_fit import fit
 from gateway.evaluation.gate_rows import Row, out_of_corpus

@@ -6,7 +6,8 @@ import numpy as np
 
 from gateway.adapters.embedded.features import features
 from gateway.adapters.embedded.reading import Reader, Reading
-from gateway.adapters.embedded.rerank import CLOSE, RankingWeights
+from gateway.adapters.embedded.rerank import CLOSE
+from gateway.adapters.embedded.weights import RankingWeights
 from gateway.evaluation.index import Vectors
 from gateway.evaluation.labelled import Passage
 from gateway.retrieval.lexicon import TermStatistics

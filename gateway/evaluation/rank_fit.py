@@ -19,7 +19,8 @@ import numpy as np
 
 from gateway.adapters.embedded.features import FEATURES, features
 from gateway.adapters.embedded.reading import Reader
-from gateway.adapters.embedded.rerank import CLOSE, TextEmbedder, weights_from
+from gateway.adapters.embedded.rerank import CLOSE, TextEmbedder
+from gateway.adapters.embedded.weights import weights_from
 from gateway.errors import ConfigurationError
 from gateway.evaluation.choice import Choice, Floats, fit
 from gateway.evaluation.index import Index, Vectors, embed_questions

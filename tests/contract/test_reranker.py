@@ -9,7 +9,8 @@ import anyio.lowlevel
 import pytest
 
 from gateway.adapters.embedded.embedder import BundledEmbedder
-from gateway.adapters.embedded.rerank import LinearReranker, bundled_weights
+from gateway.adapters.embedded.rerank import LinearReranker
+from gateway.adapters.embedded.weights import bundled_weights
 from gateway.adapters.memory.rerank import WordReranker
 from gateway.adapters.rerank.endpoint import RerankEndpoint
 from gateway.context import Deadline

@@ -14,7 +14,7 @@ import pytest
 from eval.gate import report
 from gateway.adapters.embedded.embedder import CALIBRATION, SPACE, BundledEmbedder
 from gateway.adapters.embedded.extractive import ExtractiveModel
-from gateway.adapters.embedded.rerank import bundled_weights
+from gateway.adapters.embedded.weights import bundled_weights
 from gateway.adapters.memory.models import FixedEmbedder, Gate, ScriptedModel
 from gateway.answer.citation import CitationStream, cite
 from gateway.answer.evidence import Evidence, GateSignals, decide

@@ -9,7 +9,8 @@ import anyio
 import pytest
 
 from gateway.adapters.embedded.embedder import BundledEmbedder
-from gateway.adapters.embedded.rerank import LinearReranker, bundled_weights
+from gateway.adapters.embedded.rerank import LinearReranker
+from gateway.adapters.embedded.weights import bundled_weights
 from gateway.settings import Settings
 from tests.harness.serving import serving_world
 from tests.harness.world import World, twins

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.adapters.embedded.embedder import CALIBRATION
-from gateway.adapters.embedded.rerank import bundled_weights
+from gateway.adapters.embedded.weights import bundled_weights
 from gateway.answer.evidence import WEIGHED, GateSignals, RefusalReason, decide
 from gateway.errors import NotCalibrated
 from gateway.release.model import GateFit, RetrievalConfig

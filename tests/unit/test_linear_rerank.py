@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from gateway.adapters.embedded.embedder import SPACE
 from gateway.adapters.embedded.features import FEATURES, features
 from gateway.adapters.embedded.reading import Reader
-from gateway.adapters.embedded.rerank import CLOSE, LinearReranker, bundled_weights, weights_from
+from gateway.adapters.embedded.rerank import CLOSE, LinearReranker
+from gateway.adapters.embedded.weights import bundled_weights, weights_from
 from gateway.adapters.memory.rerank import WordReranker
 from gateway.context import Deadline
 from gateway.errors import ConfigurationError, DeadlineExceeded, RerankerUnavailable

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from gateway.adapters.embedded.embedder import SPACE
 from gateway.adapters.embedded.features import FEATURES, features
 from gateway.adapters.embedded.reading import Reader, Reading, words_of
-from gateway.adapters.embedded.rerank import LinearReranker, bundled_weights
+from gateway.adapters.embedded.rerank import LinearReranker
 from gateway.adapters.embedded.shelf import Shelf
+from gateway.adapters.embedded.weights import bundled_weights
 from gateway.answer.support.sentences import pieces
 from gateway.retrieval.bm25 import saturated
 from gateway.retrieval.candidate import Candidate

@@ -12,14 +12,12 @@ from numpy.typing import NDArray
 
 from gateway.adapters.embedded.features import features
 from gateway.adapters.embedded.shelf import Shelf
-from gateway.adapters.embedded.weights import RankingWeights, bundled_weights, weights_from
+from gateway.adapters.embedded.weights import RankingWeights
 from gateway.context import Deadline
 from gateway.errors import ConfigurationError, DeadlineExceeded, RerankerUnavailable
 from gateway.release.model import EmbeddingSpace
 from gateway.retrieval.candidate import Candidate
 from gateway.retrieval.lexicon import TermStatistics
-
-__all__ = ["CLOSE", "LinearReranker", "RankingWeights", "TextEmbedder", "bundled_weights", "weights_from"]
 
 #: so many of the candidates are read, the first; the rest stay behind them as they were. Reading is what a
 #: rerank costs, and on labelled questions one right passage in fifty stands further down
