@@ -4,11 +4,11 @@ import io
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gateway.answer.budget import TokenCount, estimate_tokens
 from gateway.answer.calls.declining import declines
 from gateway.answer.calls.marker import MarkerHold
 from gateway.answer.calls.outlet import Outlet
 from gateway.answer.calls.sink import Sink
+from gateway.answer.calls.used import UsedTokens
 from gateway.answer.citation import CitationStream
 from gateway.answer.model import AnswerModel, ModelFinish, ModelPiece, ModelUsage, TextPiece
 from gateway.answer.prompt import Prompt
@@ -56,10 +56,9 @@ class Generation:
         self._on_first_text = on_first_text
         self._marker = MarkerHold()
         self._citations = CitationStream(known=len(prompt.evidence))
-        self._received = TokenCount()
+        self._used = UsedTokens(prompt)
         # pieces of a token each, kept as they come, would weigh ten times as much
         self._text = io.StringIO()
-        self._usage: ModelUsage | None = None
         self._finish: ModelFinish | None = None
         #: whether the model has answered with headers, and with text
         self.opened = False
@@ -68,10 +67,7 @@ class Generation:
     @property
     def usage(self) -> Usage:
         """What the call has used so far: as the model stated it, or estimated from what was sent and came."""
-        if self._usage is not None:
-            return Usage(self._usage.input_tokens, self._usage.output_tokens, self._usage.estimated)
-        sent = sum(estimate_tokens(message.content) for message in self._prompt.messages)
-        return Usage(sent, self._received.tokens, estimated=True)
+        return self._used.usage
 
     def tell_usage(self) -> None:
         """Of a call that was answered and is over."""
@@ -105,7 +101,7 @@ class Generation:
             case TextPiece():
                 await self._take_text(piece.text)
             case ModelUsage():
-                self._usage = piece
+                self._used.state(piece)
             case ModelFinish():
                 self._finish = piece
 
@@ -115,7 +111,7 @@ class Generation:
             self._on_first_text()
         if self._sink.close_reason is not None:
             self._trace.hooks.token_after_cancel(1)
-        self._received.add(text)
+        self._used.receive(text)
         await self._send(self._citations.feed(self._marker.feed(text)))
 
     async def _send(self, text: str) -> None:

@@ -2,7 +2,7 @@
 
 import io
 
-from gateway.answer.budget import TokenCount, estimate_tokens
+from gateway.answer.calls.used import UsedTokens
 from gateway.answer.model import AnswerModel, ModelFinish, ModelPiece, ModelUsage, TextPiece
 from gateway.answer.prompt import Prompt
 from gateway.answer.rewriting.fitting import MAX_CHARS
@@ -19,19 +19,15 @@ class RewriteCall:
         self._model = model
         self._prompt = prompt
         self._trace = trace
-        self._received = TokenCount()
+        self._used = UsedTokens(prompt)
         self._text = io.StringIO()
-        self._usage: ModelUsage | None = None
         self._finish: ModelFinish | None = None
         self.opened = False
 
     @property
     def usage(self) -> Usage:
         """So far: as the model stated it, or estimated from what was sent and came."""
-        if self._usage is not None:
-            return Usage(self._usage.input_tokens, self._usage.output_tokens, self._usage.estimated)
-        sent = sum(estimate_tokens(message.content) for message in self._prompt.messages)
-        return Usage(sent, self._received.tokens, estimated=True)
+        return self._used.usage
 
     @property
     def whole(self) -> bool:
@@ -56,9 +52,9 @@ class RewriteCall:
     def _take(self, piece: ModelPiece) -> None:
         match piece:
             case TextPiece():
-                self._received.add(piece.text)
+                self._used.receive(piece.text)
                 self._text.write(piece.text)
             case ModelUsage():
-                self._usage = piece
+                self._used.state(piece)
             case ModelFinish():
                 self._finish = piece
