@@ -188,6 +188,8 @@ class Settings(BaseSettings):
     retrieval_mode: Literal["auto", "vectorstore", "sdk"] = "auto"
     top_k: int = Field(default=8, gt=0, le=100)
     candidates: int = Field(default=24, gt=0, le=400)
+    #: questions under the same filter that one call of the vector store takes; 1 = each is a call of its own
+    search_batch: int = Field(default=16, gt=0, le=64)
     rrf_k: int = Field(default=60, gt=0)
     rrf_dense_weight: float = Field(default=1.0, ge=0)
     rrf_lexical_weight: float = Field(default=2.0, ge=0)

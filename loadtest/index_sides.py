@@ -60,7 +60,9 @@ class Side:
 
 
 @contextlib.asynccontextmanager
-async def server_side(folder: Path, uri: str | None, index: str = INDEXES[0]) -> AsyncIterator[Side]:
+async def server_side(
+    folder: Path, uri: str | None, index: str = INDEXES[0], *, search_batch: int = 16
+) -> AsyncIterator[Side]:
     """A server at ``uri``, else one of the package ``milvus`` that ends with this; ``folder`` is empty."""
     with contextlib.ExitStack() as stack:
         pid = None
@@ -69,7 +71,9 @@ async def server_side(folder: Path, uri: str | None, index: str = INDEXES[0]) ->
 
             server = stack.enter_context(milvus_server(folder))
             uri, pid = server.uri, server.pid
-        store = MilvusStore(lambda: Endpoint(uri), lambda version: indexed_layout(version, index))
+        store = MilvusStore(
+            lambda: Endpoint(uri), lambda version: indexed_layout(version, index), search_batch=search_batch
+        )
         try:
             yield Side("server", store, uri, pid, folder if pid else None, index)
         finally:
@@ -86,12 +90,12 @@ def indexed_layout(version: str, index: str) -> MilvusLayout:
 
 
 @contextlib.asynccontextmanager
-async def lite_side(folder: Path) -> AsyncIterator[Side]:
+async def lite_side(folder: Path, *, search_batch: int = 16) -> AsyncIterator[Side]:
     """A Lite child as the embedded deployment has it."""
     child = LiteChild(folder)
     await child.start()
     try:
-        store = MilvusStore(child.endpoint)
+        store = MilvusStore(child.endpoint, search_batch=search_batch)
         try:
             yield Side("lite", store, child.endpoint().uri, child.pid, folder)
         finally:

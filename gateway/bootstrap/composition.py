@@ -1,6 +1,6 @@
 """Composition: parts behind their ports -> services and a worker. Opens and starts nothing."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -118,7 +118,8 @@ class ImportParts:
 class Parts(ImportParts):
     """What a serving process is made of. ``previous_embedder`` is for releases of the space before.
     ``principals`` and ``recheck`` take an external permission engine; None = the token's own groups and the
-    catalog's ACLs. Without ``orders`` this process is the only one.
+    catalog's ACLs. Without ``orders`` this process is the only one. ``tell_searches`` takes whom to tell how
+    many questions each call of the vector store brings.
     """
 
     verifier: IdentityVerifier
@@ -135,6 +136,7 @@ class Parts(ImportParts):
     recheck: Recheck | None = None
     hints: tuple[ChangeHints, ...] = ()
     orders: OrderBoard | None = None
+    tell_searches: Callable[[Callable[[int], None]], None] | None = None
     optional_checks: Mapping[str, Check] = field(default_factory=dict)
 
 
@@ -159,6 +161,8 @@ def compose(
     bulkheads = (embedding, retrieval, rerank, generation, sessions, task_streams, offline)
     for bulkhead in bulkheads:
         metrics.watch_bulkhead(bulkhead)
+    if parts.tell_searches is not None:
+        parts.tell_searches(metrics.search_questions)
     authorizer = Authorizer(parts.catalog, parts.principals)
     recheck = parts.recheck or CatalogRecheck(parts.catalog)
     if registry is None:  # an empty one is false

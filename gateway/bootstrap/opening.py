@@ -140,5 +140,6 @@ async def _serving_parts(settings: Settings, stack: AsyncExitStack) -> Parts:
         quota=await opener.answering_quota(),
         hints=opener.hints(),
         orders=None if settings.database_url is None else importing.catalog,
+        tell_searches=opener.tell_searches,
         optional_checks=opener.optional,
     )

@@ -96,7 +96,7 @@ class PartsOpener:
             lite = LiteChild(self._data_folder() / "milvus")
             self._stack.push_async_callback(lite.aclose)
             await lite.start()
-            store = MilvusStore(lite.endpoint)
+            store = MilvusStore(lite.endpoint, search_batch=settings.search_batch)
             self._stack.push_async_callback(store.aclose)
         else:
             store = self.vectors_as(plain(settings.milvus_token) or "", may_create=may_create)
@@ -115,9 +115,19 @@ class PartsOpener:
     def vectors_as(self, token: str, *, may_create: bool = False) -> MilvusStore:
         """The server's, with this token; nothing is asked yet."""
         endpoint = Endpoint(self._settings.milvus_uri or "", token)
-        store = MilvusStore(lambda: endpoint, server_layout, may_create=may_create)
+        store = MilvusStore(
+            lambda: endpoint,
+            server_layout,
+            may_create=may_create,
+            search_batch=self._settings.search_batch,
+        )
         self._stack.push_async_callback(store.aclose)
         return store
+
+    def tell_searches(self, whom: Callable[[int], None]) -> None:
+        """``whom`` is told how many questions each call of the store that ``vectors`` opened brings."""
+        if self._store is not None:
+            self._store.tell_searches(whom)
 
     async def runtime_vectors(self, space: EmbeddingSpace) -> MilvusStore:
         """In production a server that is fit for it, with the collection that ``migrate`` has made.

@@ -17,6 +17,7 @@ from gateway.errors import GatewayError
 from gateway.observe.hooks import CacheRead, Made, ModelCall, RerankSkip, Retry, RewriteSkip, Stage
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0)
+_QUESTIONS = (1, 2, 4, 8, 16, 32, 64)
 
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # twice the series, and nobody reads them
@@ -49,6 +50,12 @@ class Metrics:
             "Searches by the path that read the vectors.",
             "path",
             ("sdk", "vectorstore"),
+        )
+        self._search_questions = Histogram(
+            "gateway_search_questions",
+            "Questions in one call of the vector store.",
+            buckets=_QUESTIONS,
+            registry=self.registry,
         )
         self._fallbacks = self._counter(
             "gateway_retrieval_fallbacks",
@@ -177,6 +184,9 @@ class Metrics:
         self._paths.labels(served_by).inc()
         if fallback is not None:
             self._fallbacks.labels(fallback).inc()
+
+    def search_questions(self, count: int) -> None:
+        self._search_questions.observe(count)
 
     def model_call(self, kind: ModelCall) -> None:
         self._model_calls.labels(kind.value).inc()

@@ -45,6 +45,13 @@ def test_an_answerable_question_cites_its_document(demo: Demo, question: SampleQ
         assert citation["quote"]
 
 
+def test_what_the_vector_store_is_asked_is_counted(demo: Demo) -> None:
+    """By vector and by words, at least; which calls several questions share shows there and nowhere else."""
+    before = demo.metric("gateway_search_questions_sum")
+    demo.ask(demo.tokens["bob"], "Which searches has nobody counted so far?")
+    assert demo.metric("gateway_search_questions_sum") >= before + 2
+
+
 @pytest.mark.parametrize("question", REFUSED, ids=question_id)
 def test_a_question_without_evidence_is_refused_before_any_model(
     demo: Demo, question: SampleQuestion

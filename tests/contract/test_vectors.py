@@ -1,5 +1,7 @@
 """The vector store's contract, over the in-memory twin, a real Milvus Lite child and a real server."""
 
+import asyncio
+import functools
 import math
 import random
 from collections.abc import AsyncIterator, Iterator
@@ -56,6 +58,7 @@ from tests.harness.missing import part_missing
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 _numbers = count()
+_WORDS = ("reset", "password", "router", "holiday", "calendar", "rare", "invoice")
 #: a collection of its own, in which nobody else writes
 WIDE = EmbeddingSpace("contract/wide", "test", 3)
 
@@ -588,6 +591,40 @@ async def test_what_a_query_may_see_is_counted(store: Store, revision: str) -> N
         await store.permitted(query(revision=f"not {revision}"), soon())
     with pytest.raises(UnscopedAccess):
         await store.permitted(without_classes(query(revision=revision)), soon())
+
+
+async def test_questions_asked_together_find_what_each_finds_alone(store: Store, revision: str) -> None:
+    """The same hits with the same scores and vectors, in the same order, for two scopes at once."""
+    chance, sizes = random.Random(35), list[int]()
+    await fill(
+        store,
+        revision,
+        *(
+            row(
+                f"c{number}",
+                (chance.gauss(0, 1), chance.gauss(0, 1), chance.gauss(0, 1)),
+                tuple(chance.sample(_WORDS, 3)),
+                kb_revision=revision,
+                acl_class=1 + number % 2,
+            )
+            for number in range(40)
+        ),
+    )
+    vectors = [(chance.gauss(0, 1), chance.gauss(0, 1), chance.gauss(0, 1)) for _ in range(5)]
+    words = [(word, "rare") for word in (*_WORDS[:4], "absent")]
+    asked = [query(revision=revision, classes=classes) for classes in ((1, 2), (2,))]
+    reads = [
+        *(functools.partial(store.dense, one, vector, 10) for one in asked for vector in vectors),
+        *(functools.partial(store.lexical, one, some, 10) for one in asked for some in words),
+    ]
+    alone = [await read(soon()) for read in reads]
+    if isinstance(store, MilvusStore):
+        store.tell_searches(sizes.append)
+    together = await asyncio.gather(*(read(soon()) for read in reads))
+    for lone, joined in zip(alone, together, strict=True):
+        assert [(hit.chunk, hit.vector) for hit in joined] == [(hit.chunk, hit.vector) for hit in lone]
+        assert [hit.score for hit in joined] == pytest.approx([hit.score for hit in lone], abs=1e-6)
+    assert set(sizes) <= {len(vectors)}
 
 
 # the framework's way to read, over the same rows

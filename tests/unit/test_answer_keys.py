@@ -56,7 +56,7 @@ _OUTSIDE = {
         " generation_wait_ms sse_sessions offline_embedding_concurrency requests_per_minute"
         " quota_concurrency quota_requests_per_minute quota_tokens_per_minute model_concurrency"
         " model_requests_per_minute model_tokens_per_minute quota_cap_ms quota_lease_s max_connections"
-        " head_timeout_s body_timeout_s"
+        " head_timeout_s body_timeout_s search_batch"
     ),
     "a call of the first choice is repeated as it was, and answers of the second aren't kept": (
         "model_retries breaker_failures breaker_open_s"

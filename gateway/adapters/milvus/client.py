@@ -89,6 +89,11 @@ async def bounded(deadline: Deadline, call: Callable[[], Awaitable[T]]) -> T:
     raise DeadlineExceeded(STAGE)
 
 
+def unanswered(error: MilvusException | grpc.RpcError) -> bool:
+    """Whether there was no answer at all, not even a refusal."""
+    return isinstance(error, grpc.RpcError) and error.code() in _NO_ANSWER
+
+
 def denied(call: Callable[[], object]) -> bool:
     """Whether the server refuses this account the call; any other failure means that it doesn't."""
     try:
@@ -96,7 +101,7 @@ def denied(call: Callable[[], object]) -> bool:
     except grpc.RpcError as error:
         if error.code() is grpc.StatusCode.PERMISSION_DENIED:
             return True
-        if error.code() in _NO_ANSWER:
+        if unanswered(error):
             raise
     except MilvusException:
         pass
@@ -181,6 +186,7 @@ class Connection:
         self.writer = writer
         self.version = ""
         self.layout: MilvusLayout
+        self.closed = False
         #: (collection, revision) pairs seen to be there through this connection
         self.revisions: set[tuple[str, str]] = set()
 
@@ -209,6 +215,7 @@ class Connection:
 
     async def aclose(self) -> None:
         """Closes both clients; shielded and bounded, as it runs in cleanups."""
+        self.closed = True
         with anyio.move_on_after(_CLOSE_CAP_S, shield=True):
             await self.reader.close()
             await anyio.to_thread.run_sync(self.writer.close, abandon_on_cancel=True)

@@ -27,7 +27,8 @@ class MilvusLayout:
     ``bm25``: it scores words itself, and ``lexical_sign`` makes its scores positive; otherwise rows carry
     the ids of their terms and the gateway scores (``words``). ``upsert``: rows are replaced in one
     call; otherwise deleted and inserted. ``consistency`` is that of questions; None where every read sees
-    every write.
+    every write. ``searches_at_once`` are calls of one and the same search: what is asked meanwhile goes
+    together with the next one (``batches``).
     """
 
     dense_index: str
@@ -38,10 +39,11 @@ class MilvusLayout:
     lexical_sign: float = 1.0
     upsert: bool = True
     consistency: str | None = None
+    searches_at_once: int = 4
 
 
 #: only FLAT is exact under a filter on Lite
-LITE = MilvusLayout(dense_index="FLAT", partition_per_revision=True, lexical_sign=-1.0)
+LITE = MilvusLayout(dense_index="FLAT", partition_per_revision=True, lexical_sign=-1.0, searches_at_once=1)
 #: from 2.5 on. Its parts are those of Lite and of 2.3, but no such server was at hand to run it against.
 SERVER = MilvusLayout(
     dense_index="HNSW",

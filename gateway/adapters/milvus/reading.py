@@ -2,9 +2,11 @@
 
 from typing import Any
 
+from gateway.adapters.milvus.batches import Batches
 from gateway.adapters.milvus.client import Connection
 from gateway.adapters.milvus.layout import check_fields, partition_of
 from gateway.adapters.milvus.seal import seal_filter
+from gateway.adapters.milvus.search import Rows, Search
 from gateway.context import Deadline
 from gateway.errors import VectorStoreUnavailable
 from gateway.release.model import RetrievalRelease
@@ -16,14 +18,16 @@ LARGEST_LIMIT = 16_384
 class Reading:
     """Raises what pymilvus raises; ``bounded`` translates. Every call carries what is left of the time."""
 
-    def __init__(self, connection: Connection, release: RetrievalRelease, deadline: Deadline) -> None:
+    def __init__(
+        self, connection: Connection, release: RetrievalRelease, deadline: Deadline, batches: Batches
+    ) -> None:
         self.layout = connection.layout
         self.connection = connection
         self._release = release
         self._deadline = deadline
-        self._place: dict[str, Any] = {}
-        if self.layout.partition_per_revision:
-            self._place["partition_names"] = [partition_of(release.kb_revision)]
+        self._batches = batches
+        per_revision = self.layout.partition_per_revision
+        self._partition = partition_of(release.kb_revision) if per_revision else None
 
     async def query(
         self, expression: str, fields: list[str], limit: int, consistency: str | None = None
@@ -45,23 +49,23 @@ class Reading:
         return int(rows[0]["count(*)"])
 
     async def search(
-        self, data: object, anns_field: str, expression: str, fields: list[str], limit: int
-    ) -> list[dict[str, Any]]:
-        """Up to ``limit`` hits, best first, each ``{"entity": fields, "distance": score}``."""
+        self, question: object, anns_field: str, expression: str, fields: list[str], limit: int
+    ) -> Rows:
+        """Up to ``limit`` hits, best first. Others who search the same now may go with the same call."""
         dense = anns_field == "vector"
-        found: list[list[dict[str, Any]]] = await self.connection.reader.search(
-            data=[data],
+        search = Search(
+            connection=self.connection,
+            collection=self._release.collection,
+            partition=self._partition,
             anns_field=anns_field,
-            filter=expression,
+            metric="COSINE" if dense else "BM25",
+            expression=expression,
+            fields=tuple(fields),
             limit=min(limit, LARGEST_LIMIT),
-            output_fields=fields,
-            search_params={
-                "metric_type": "COSINE" if dense else "BM25",
-                "params": self.dense_params(limit) if dense else {},
-            },
-            **self.call(),
+            params=tuple(self.dense_params(limit).items()) if dense else (),
+            consistency=self.layout.consistency,
         )
-        return found[0]
+        return await self._batches.ask(search, question, self._deadline)
 
     async def expect_revision(self, *, again: bool = False) -> None:
         """That the release's revision is there, and whole. Looks once a connection, or ``again``.
@@ -81,11 +85,10 @@ class Reading:
         self.connection.revisions.add(key)
 
     async def _has_partition(self) -> bool:
-        partition = partition_of(self._release.kb_revision)
         return bool(
             await self.connection.reader.has_partition(
                 self._release.collection,
-                partition,
+                self._partition,
                 timeout=self._deadline.remaining(),
                 retry_on_rate_limit=False,
             )
@@ -113,9 +116,10 @@ class Reading:
     def call(self, consistency: str | None = None) -> dict[str, Any]:
         """What every call of this question carries: the place, the time left, the consistency."""
         level = consistency or self.layout.consistency
-        return self._place | {
+        return {
             "collection_name": self._release.collection,
             "timeout": self._deadline.remaining(),
             "retry_on_rate_limit": False,
+            **({"partition_names": [self._partition]} if self._partition else {}),
             **({"consistency_level": level} if level else {}),
         }

@@ -32,6 +32,7 @@ import anyio
 import anyio.to_thread
 
 from gateway.adapters.milvus.accounts import excess_privileges, make_runtime_account
+from gateway.adapters.milvus.batches import Batches
 from gateway.adapters.milvus.client import Connection, Connector, Endpoint, bounded, translated
 from gateway.adapters.milvus.filter import checked_hit, chunk_filter, scope_filter
 from gateway.adapters.milvus.layout import MilvusLayout, lite_layout
@@ -69,13 +70,17 @@ class MilvusStore:
         write_cap_s: float = 60.0,
         batch_rows: int = 200,
         listed_rows: int = 4_096,
+        search_batch: int = 16,
     ) -> None:
-        """``batch_rows`` are written at once, ``listed_rows`` read at once to list a collection."""
+        """``batch_rows`` are written at once, ``listed_rows`` read at once to list a collection, and up to
+        ``search_batch`` questions asked in one call.
+        """
         self._connector = Connector(endpoint, layout_for)
         self._may_create = may_create
         self._write_cap_s = write_cap_s
         self._batch_rows = batch_rows
         self._listed_rows = listed_rows
+        self._batches = Batches(search_batch)
         self._writing = anyio.Lock()
 
     @property
@@ -152,7 +157,7 @@ class MilvusStore:
 
         async def call() -> list[T]:
             connection = await self._connector.connected()
-            reading = Reading(connection, query.release, deadline)
+            reading = Reading(connection, query.release, deadline, self._batches)
             await reading.expect_revision()
             rows = await ask(reading)
             if not rows:  # it may have been dropped since
@@ -169,6 +174,10 @@ class MilvusStore:
             await connection.reader.get_server_version(timeout=deadline.remaining())
 
         await bounded(deadline, call)
+
+    def tell_searches(self, whom: Callable[[int], None]) -> None:
+        """For metrics: ``whom`` is told of each search how many questions it brings."""
+        self._batches.on_call = whom
 
     # writing
 
@@ -249,6 +258,7 @@ class MilvusStore:
 
     async def aclose(self) -> None:
         """Closes the connection; calls in flight end with VectorStoreUnavailable."""
+        await self._batches.aclose()
         await self._connector.aclose()
 
 
