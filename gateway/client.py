@@ -145,6 +145,10 @@ class GatewayClient:
         given = {name: value for name, value in fields.items() if value is not None}
         return self._json("GET", "/v1/search", params={"query": query, **given})
 
+    def explain(self, trace_id: str) -> dict[str, Any]:
+        """What was found in a recorded search or answer, why that was or wasn't enough, and its times."""
+        return self._json("POST", "/v1/explain", json={"trace_id": trace_id})
+
     def upload(
         self,
         files: Sequence[UploadedFile],

@@ -4,6 +4,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from anyio import to_thread
+
 from gateway.access.principal import Principal
 from gateway.answer.evidence import Evidence, GateDecision, decide
 from gateway.answer.findings import findings_of
@@ -106,15 +108,15 @@ class KnowledgeLookup:
         fitted_only = context.release.config.calibrated and not always_rerank
         result = await self._search.rerank(context, trace, result, fitted_only=fitted_only)
         await self._orchestrator.verify(context, found)  # a reranker takes its time
-        return self._judged(context, wanted, trace, result)
+        return await self._judged(context, wanted, trace, result)
 
-    def _judged(
+    async def _judged(
         self, context: RequestContext, wanted: Lookup, trace: Trace, result: SearchResult
     ) -> LookupResult:
         """What the gate says of it, written down for ``/v1/explain``."""
         evidence = result.evidence(self._passages)
-        decision = _decision(context, result, evidence)
-        findings = findings_of(result, evidence, decision, wanted.category or "")
+        decision = await to_thread.run_sync(_decision, context, result, evidence)
+        findings = await to_thread.run_sync(findings_of, result, evidence, decision, wanted.category or "")
         trace.question, trace.findings = wanted.query, findings
         kept = trace.to_keep("search", findings.relevance)
         if kept is not None:

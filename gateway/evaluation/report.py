@@ -75,8 +75,12 @@ def _other_tables(found: Report) -> Iterator[str]:
                 yield f"| {name}: {stage} | {cells} |"
     if found.get("speed"):
         speed = found["speed"]
-        cells = " | ".join(f"{speed['ms'][key]:g}" for key in ("n", "p50", "p95", "p99"))
-        yield f"| {speed['chunks']} passages, {speed['callers']} callers: search | {cells} |"
+        for stage, times in speed["ms"].items():
+            if times:
+                cells = " | ".join(f"{times[key]:g}" for key in ("n", "p50", "p95", "p99"))
+                yield f"| {speed['chunks']} passages, {speed['callers']} callers: {stage} | {cells} |"
+        yield ""
+        yield f"A second: {speed['per s']['search']:g} searches, {speed['per s']['answers']:g} answers."
     yield ""
     yield "| set | AUC outside | AUC near | reasons of refusals | failed requests |"
     yield "|---|---|---|---|---|"
