@@ -10,7 +10,6 @@ first server and of Lite.
 
 import argparse
 import asyncio
-import json
 import os
 import shlex
 import sys
@@ -22,9 +21,11 @@ from typing import Any
 
 import uvloop
 
+from gateway.evaluation.page import dumped, write_docs
+from gateway.evaluation.surroundings import commit
 from loadtest.index_data import Corpus
 from loadtest.index_measure import CALLERS, measured
-from loadtest.index_report import compact, ef_summary, summary, table
+from loadtest.index_report import ef_summary, summary, table
 from loadtest.index_sides import INDEXES, Side, lite_side, server_side, written
 from loadtest.overhead import machine
 
@@ -42,9 +43,12 @@ def options(given: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--indexes", nargs="+", choices=INDEXES, default=list(INDEXES))
     parser.add_argument("--callers", nargs="+", type=int, default=list(CALLERS), help="how many ask at once")
     parser.add_argument("--lite-rows", type=int, default=5_000, help="on Milvus Lite, to compare; 0 for none")
+    parser.add_argument("--search-batch", type=int, default=16, help="questions a call; 1 = each its own")
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--uri", help="a running server; its collection of this space must not exist")
     parser.add_argument("--json", type=Path, help="where the raw figures go")
+    parser.add_argument("--write-docs", type=Path, help="a docs folder whose page gets the figures")
+    parser.add_argument("--name", default="index", help="of the figures in the docs")
     return parser.parse_args(given)
 
 
@@ -80,17 +84,20 @@ async def run(chosen: argparse.Namespace) -> dict[str, Any]:
     """Every figure, as it goes into the JSON file."""
     load_before, began = os.getloadavg(), time.monotonic()
     found: dict[str, Any] = {}
+    batch = chosen.search_batch
     indexes = chosen.indexes if chosen.uri is None else chosen.indexes[:1]
     with tempfile.TemporaryDirectory(prefix="qa-gateway-index-") as name:
         for place, index in enumerate(indexes):
-            async with server_side(Path(tempfile.mkdtemp(dir=name)), chosen.uri, index) as side:
+            folder = Path(tempfile.mkdtemp(dir=name))
+            async with server_side(folder, chosen.uri, index, search_batch=batch) as side:
                 key = "server" if not place else f"server {index}"
                 found[key] = await checked(side, chosen.rows, chosen, words=not place)
         if chosen.lite_rows:
-            async with lite_side(Path(name) / "lite") as side:
+            async with lite_side(Path(name) / "lite", search_batch=batch) as side:
                 found["lite"] = await checked(side, chosen.lite_rows, chosen)
     return {
         "command": shlex.join(["python", "-m", "loadtest.index_check", *sys.argv[1:]]),
+        "commit": commit(),
         "machine": machine() | {"versions": {name: metadata.version(name) for name in _PACKAGES}},
         "load_average": {"before": load_before, "after": os.getloadavg()},
         "seconds": round(time.monotonic() - began, 1),
@@ -103,7 +110,9 @@ def main() -> None:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         found = runner.run(run(chosen))
     if chosen.json is not None:
-        chosen.json.write_text(compact(json.dumps(found, indent=1)) + "\n")
+        chosen.json.write_text(dumped(found))
+    if chosen.write_docs is not None:
+        write_docs(chosen.write_docs, chosen.name, found)
     print(table(found))
 
 

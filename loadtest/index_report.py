@@ -1,6 +1,5 @@
 """The figures of an index check, put together: recall, quantiles over all rounds, spread of their medians."""
 
-import re
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -98,8 +97,3 @@ def _side_lines(name: str, side: Mapping[str, Any]) -> Iterator[str]:
             f"{one['case']:28}ef {one['ef']:<6}{one['recall']:>8.3f}{one['p50']:>8.1f}"
             f"{'':16}{one['p95']:>8.1f}"
         )
-
-
-def compact(text: str) -> str:
-    """JSON with each list of plain values on one line."""
-    return re.sub(r"\[[^][{}]*\]", lambda found: re.sub(r"\s+", " ", found.group()), text)

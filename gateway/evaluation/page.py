@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from gateway.evaluation import golden, report, targets
+from gateway.evaluation import golden, index_table, report, targets
 
 _PAGE = "retrieval.md"
 _FOLDER = "benchmarks"
@@ -35,10 +35,11 @@ def _section(name: str, folder: Path) -> str:
         return targets.markdown(found)
     if "each" in found:
         return golden.markdown(found)
+    raw = f"\nRaw figures: [{_FOLDER}/{name}.json]({_FOLDER}/{name}.json).\n"
+    if index_table.is_index_check(found):
+        return index_table.markdown(found) + raw
     shown = "".join(f"![{plot}]({_FOLDER}/{name}-{plot})\n" for plot in report.plots(found))
-    return (
-        f"{report.markdown(found)}\n{shown}\nRaw figures: [{_FOLDER}/{name}.json]({_FOLDER}/{name}.json).\n"
-    )
+    return f"{report.markdown(found)}\n{shown}{raw}"
 
 
 def write_docs(docs: Path, name: str, found: Mapping[str, Any]) -> None:

@@ -18,7 +18,7 @@ def surroundings(seed: int) -> dict[str, Any]:
     """Seed, commit ('' outside a checkout), machine, versions and how busy the machine is."""
     return {
         "seed": seed,
-        "commit": _commit(),
+        "commit": commit(),
         "machine": {
             "cpu": _cpu(),
             "cores": os.cpu_count(),
@@ -30,7 +30,7 @@ def surroundings(seed: int) -> dict[str, Any]:
     }
 
 
-def _commit() -> str:
+def commit() -> str:
     """With a plus where files differ from it."""
     folder = Path(gateway.__file__).parent.parent
     try:

@@ -1,6 +1,7 @@
 """The page of an evaluation says what was measured, what was left out, and what is missed by how much."""
 
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -8,6 +9,7 @@ import pytest
 
 from gateway.evaluation import targets
 from gateway.evaluation.gateways import Target
+from gateway.evaluation.page import write_docs
 from gateway.evaluation.report import markdown
 from gateway.evaluation.skips import MetricsUnreadable, rerank_skips
 
@@ -76,3 +78,39 @@ def test_what_is_missed_is_said_in_words() -> None:
     good = {"recall@5": {"value": 0.98, "low": 0.9, "high": 1.0}}
     said = targets.markdown({"sets": {"squad_en": {"figures": {}, "held_out": good}}})
     assert "no target is missed" in said
+
+
+def test_the_page_has_the_figures_of_an_index_check(tmp_path: Path) -> None:
+    """Each index, case and number of callers with its recall, times and memory; filled into the page."""
+    one = {"case": "1 %", "route": "dense", "p50": 12.4, "p95": 40.0, "p99": 60.0, "over_cap": 0.25}
+    measured = {"recall": 0.991, "own_cpu_ms": [4.0, 6.0], "store_cpu_ms": [8.0, 8.0]}
+    side = {
+        "index": "IVF_FLAT",
+        "server_version": "2.3.5",
+        "written": {
+            "rows": 1000,
+            "rows_per_s": 900,
+            "sealing_s": 3.0,
+            "then_indexing_s": 4.0,
+            "before": {"rss_mb": 200.0},
+            "after": {"rss_mb": 900.0},
+        },
+        "usage": {"rss_mb": 800.0, "disk_mb": 1400.0},
+        "cases": {"1 %": {"permitted": 10}},
+        "summary": [{**one, **measured, "callers": 1}, {**one, **measured, "callers": 32, "p50": 150.0}],
+        "ef_summary": [],
+    }
+    found = {
+        "command": "python -m loadtest.index_check",
+        "machine": {"cpu": "c", "cores": 2, "versions": {"milvus": "2.3.5"}},
+        "load_average": {"before": [0.1], "after": [2.0]},
+        "seconds": 60.0,
+        "server IVF_FLAT": side,
+    }
+    (tmp_path / "retrieval.md").write_text("<!-- figures index -->\n<!-- end -->\n", "utf-8")
+    write_docs(tmp_path, "index", found)
+    page = (tmp_path / "retrieval.md").read_text("utf-8")
+    times = "12 / 40 / 60, 25% | 150 / 40 / 60, 25%"
+    assert f"| IVF_FLAT, server, 1,000 | 10 (1 %) | .991 | {times} | 5.0 + 8.0 |" in page
+    assert "| IVF_FLAT, server, 1,000 | 900 | 3, 4 | 200, 900, 800 | 1,400 |" in page
+    assert "By words" not in page
