@@ -8,7 +8,9 @@ from gateway.release.model import GateFit, RetrievalConfig
 from gateway.retrieval.chunk import Chunk
 
 #: the signals that a fit may give a weight
-WEIGHED = ("top_similarity", "coverage", "sentence_coverage", "match")
+WEIGHED = ("top_similarity", "coverage", "sentence_coverage", "match", "rerank_score")
+#: of these the ones that are no share or cosine: a reranker's numbers have a scale of their own
+UNBOUNDED = frozenset({"rerank_score"})
 #: stored vectors are rounded: two at right angles may differ from 0 by this much
 _ROUNDING = 1e-6
 
@@ -65,12 +67,13 @@ class Evidence:
 @dataclass(frozen=True, slots=True)
 class GateSignals:
     """What the gate looks at, over the passages that may become evidence. ``top_similarity`` is a cosine
-    (None: no dense hit at all); the other weighed ones are shares of the question's IDF, in [0, 1].
+    (None: no dense hit at all); the coverages and ``match`` are shares of the question's IDF, in [0, 1].
 
     ``coverage``: found in the best single passage; ``sentence_coverage``: in its best two neighbouring
     sentences; ``match``: as ``coverage``, counted by BM25, so that a mention in a long passage is worth less.
     ``missing_key_terms`` counts the codes, numbers and names of the question that no passage has.
-    ``reranker`` is the version that put the passages in order, '' for the fused order.
+    ``reranker`` is the version that put the passages in order, '' for the fused order; ``rerank_score`` is
+    its best number, None in the fused order. ``script`` is the question's, as ``script_of`` names it.
     """
 
     candidates: int
@@ -81,6 +84,8 @@ class GateSignals:
     reranker: str = ""
     sentence_coverage: float = 0.0
     match: float = 0.0
+    rerank_score: float | None = None
+    script: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,12 +114,13 @@ class GateDecision:
 
 
 def decide(config: RetrievalConfig, signals: GateSignals) -> GateDecision:
-    """The gate: a linear score of the signals against the thresholds that were fitted for this order.
+    """The gate: a linear score of the signals against the thresholds that were fitted for this order and the
+    question's script.
 
     A similarity of 0 or less (cosine distance of 1 or more) never supports anything. Raises NotCalibrated
     when the release has no thresholds for it.
     """
-    gate = _fitted(config, signals.reranker)
+    gate = _fitted(config, signals)
     if signals.candidates == 0:
         gone = RefusalReason.SOURCES_EXPIRED if signals.expired else RefusalReason.NO_CANDIDATES
         return GateDecision((gone,), float("-inf"))
@@ -145,16 +151,20 @@ def check_calibrated(config: RetrievalConfig) -> None:
         raise NotCalibrated("the release was built without a calibration of its embedding space")
 
 
-def _fitted(config: RetrievalConfig, reranker: str) -> GateFit:
-    gate = config.gate(reranker)
+def _fitted(config: RetrievalConfig, signals: GateSignals) -> GateFit:
+    gate = config.gate(signals.reranker, signals.script)
     if gate is None:
         raise NotCalibrated("the release has no thresholds for passages in this order")
     return gate
 
 
 def _weighed(signals: GateSignals, name: str) -> float:
-    """Raises NotCalibrated for a signal of a newer fit: leaving it out would move the threshold."""
+    """Raises NotCalibrated for a signal of a newer fit: leaving it out would move the threshold. A share that
+    there isn't is 0; of a reranker's scale nobody knows what is little, so there nothing is enough.
+    """
     if name not in WEIGHED:
         raise NotCalibrated(f"the release weighs {name}, which this version doesn't know")
     value: float | None = getattr(signals, name)
-    return value or 0.0
+    if value is None:
+        return float("-inf") if name in UNBOUNDED else 0.0
+    return value

@@ -18,6 +18,8 @@ from gateway.retrieval.risk import RiskPolicy
 
 #: so many of the candidates are ranked, the first: what a call may cost, wherever it goes
 MOST = 64
+#: the label of numbers that a reranker made
+RERANKED = "rerank"
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +151,7 @@ def in_order(candidates: Sequence[Candidate], scores: Sequence[float]) -> tuple[
         replace(
             candidate,
             raw_score=score,
-            score_label="rerank",
+            score_label=RERANKED,
             hit_reason=f"{candidate.hit_reason}, rerank #{place}",
         )
         for place, (candidate, score) in enumerate(ranked, start=1)

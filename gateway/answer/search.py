@@ -9,7 +9,7 @@ from gateway.access.authorizer import DocumentRef, DropReason, Recheck
 from gateway.admission.bulkhead import Bulkhead
 from gateway.admission.stage import stage_time
 from gateway.answer.evidence import Evidence, GateSignals
-from gateway.answer.reranking import Ranked, Reranking
+from gateway.answer.reranking import RERANKED, Ranked, Reranking
 from gateway.answer.signals import ReadPassage, Wanted
 from gateway.context import RequestContext
 from gateway.observe.hooks import RerankSkip, Stage
@@ -24,6 +24,7 @@ from gateway.retrieval.modes import Mode
 from gateway.retrieval.query import ScopedQuery
 from gateway.retrieval.retriever import Found, Retriever, belongs
 from gateway.retrieval.risk import RiskPolicy
+from gateway.retrieval.script import script_of
 from gateway.retrieval.store import ChunkReader
 from gateway.retrieval.terms import terms_of
 
@@ -96,6 +97,7 @@ class SearchResult:
         """What the gate looks at, over the passages that may leave as evidence."""
         used = {item.chunk.chunk_id for item in evidence}
         similarities = [c.similarity for c in self.candidates if c.chunk.chunk_id in used]
+        ranked = [item.raw_score for item in evidence if item.score_label == RERANKED]
         passages = [ReadPassage.of(item.chunk) for item in evidence]
         wanted = Wanted.of(telling_terms(self.question), self.statistics)
         return GateSignals(
@@ -107,6 +109,8 @@ class SearchResult:
             reranker=self.reranker,
             sentence_coverage=wanted.sentence_coverage(passages),
             match=wanted.match(passages),
+            rerank_score=max(ranked, default=None),
+            script=script_of(self.question),
         )
 
 
@@ -260,4 +264,5 @@ class PermittedSearch:
                 kept.append(candidate)
             else:
                 dropped[reason.value] += 1
-        return self._retriever.fused(kept), dropped
+        whole = len(kept) == len(found.candidates)
+        return found.candidates if whole else self._retriever.fused(kept), dropped

@@ -20,6 +20,7 @@ from gateway.evaluation.labelled import ANSWERABLE, NEAR, OUTSIDE, LabelledSet, 
 from gateway.retrieval.asking import telling_terms
 from gateway.retrieval.keyterms import missing_key_terms
 from gateway.retrieval.lexicon import TermStatistics
+from gateway.retrieval.script import script_of
 from gateway.retrieval.terms import terms_of
 from gateway.settings import Settings
 
@@ -36,14 +37,16 @@ class Order(Protocol):
         found: Sequence[Passage],
         similarities: Sequence[float],
         statistics: TermStatistics,
-    ) -> list[Passage]:
-        """The same passages, the best first."""
+    ) -> Sequence[tuple[Passage, float | None]]:
+        """The same passages, the best first, each with its number if a gate may weigh it."""
         ...
 
 
 @dataclass(frozen=True)
 class Row:
-    """One question put to one index. ``kind`` is one of labelled's; the order is ``signals.reranker``."""
+    """One question put to one index. ``kind`` is one of labelled's; the order is ``signals.reranker``;
+    ``article`` is the one that the question is about.
+    """
 
     language: str
     kind: str
@@ -51,6 +54,7 @@ class Row:
     signals: GateSignals
     question: Question
     evidence: tuple[Passage, ...]
+    article: str
 
 
 class GateIndex(Index):
@@ -61,9 +65,9 @@ class GateIndex(Index):
         self._read = [ReadPassage.reading(p.title, p.text) for p in passages]
 
     def signals(
-        self, question: str, evidence: Sequence[int], similarities: NDArray[np.float32], reranker: str
+        self, question: str, found: "Ordered", evidence: Sequence[int], similarities: NDArray[np.float32]
     ) -> GateSignals:
-        """As a request computes them."""
+        """As a request computes them; ``evidence`` are the first places of what was ``found``."""
         passages = [self._read[place] for place in evidence]
         wanted = Wanted.of(telling_terms(question), self.statistics)
         return GateSignals(
@@ -72,10 +76,23 @@ class GateIndex(Index):
             top_similarity=max((float(similarities[place]) for place in evidence), default=None),
             coverage=wanted.coverage(passages),
             missing_key_terms=len(missing_key_terms(question, [p.terms for p in passages])),
-            reranker=reranker,
+            reranker=found.reranker,
             sentence_coverage=wanted.sentence_coverage(passages),
             match=wanted.match(passages),
+            rerank_score=found.best,
+            script=script_of(question),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Ordered:
+    """Places of all candidates. ``reranker`` is the version that put them in order and ``best`` the number of
+    the first; '' and None in the fused order.
+    """
+
+    places: list[int]
+    reranker: str = ""
+    best: float | None = None
 
 
 def ranking(labelled: LabelledSet, embedder: Vectors, settings: Settings) -> dict[str, dict[str, float]]:
@@ -104,6 +121,7 @@ def out_of_corpus(
     reranker, in its order as well.
     """
     half_of, held_out = labelled.half_of(), labelled.held_out()
+    article_of = {passage.id: passage.article for passage in labelled.passages}
     vectors = embed_questions(embedder, (question.text for question in labelled.questions))
     rows = []
     for half in (0, 1):
@@ -113,23 +131,24 @@ def out_of_corpus(
             answers = ANSWERABLE if question.answerable else NEAR
             kind = answers if half_of[question.passage] == half else OUTSIDE
             training = not held_out[question.passage]
-            for version, places in _orders(index, question.text, vector, order):
-                evidence = places[: settings.evidence_passages]
-                signals = index.signals(question.text, evidence, index.similarities(vector), version)
+            for found in _orders(index, question.text, vector, order):
+                evidence = found.places[: settings.evidence_passages]
+                signals = index.signals(question.text, found, evidence, index.similarities(vector))
                 passages = tuple(index.passages(evidence))
-                rows.append(Row(labelled.name, kind, training, signals, question, passages))
+                article = article_of[question.passage]
+                rows.append(Row(labelled.name, kind, training, signals, question, passages, article))
     return rows
 
 
 def _orders(
     index: Index, question: str, vector: NDArray[np.float32], order: Order | None
-) -> Iterable[tuple[str, list[int]]]:
-    """Version of the reranker, and the places of all candidates in its order."""
+) -> Iterable[Ordered]:
+    """The fused order, and the reranker's."""
     similarities = index.similarities(vector)
     fused = index.routes(terms_of(question), similarities).fused
-    yield "", fused
+    yield Ordered(fused)
     if order is not None and fused:
         place_of = {passage.id: place for passage, place in zip(index.passages(fused), fused, strict=True)}
         near = [float(similarities[place]) for place in fused]
         ranked = order.ranked(question, index.passages(fused), near, index.statistics)
-        yield order.version, [place_of[passage.id] for passage in ranked]
+        yield Ordered([place_of[passage.id] for passage, _ in ranked], order.version, ranked[0][1])

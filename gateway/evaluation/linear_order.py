@@ -29,12 +29,14 @@ class LinearOrder:
         found: Sequence[Passage],
         similarities: Sequence[float],
         statistics: TermStatistics,
-    ) -> list[Passage]:
+    ) -> list[tuple[Passage, float]]:
         near = found[:CLOSE]
         read = [self._reading(passage) for passage in near]
         rows = features(question, read, similarities[:CLOSE], statistics, self._reader, self._vectors)
-        order = np.argsort(-(rows @ self._weights), kind="stable")
-        return [*(near[int(place)] for place in order), *found[CLOSE:]]
+        scores = rows @ self._weights
+        ranked = [(near[int(place)], float(scores[place])) for place in np.argsort(-scores, kind="stable")]
+        least = float(scores.min())
+        return [*ranked, *((one, least - place) for place, one in enumerate(found[CLOSE:], start=1))]
 
     def _reading(self, passage: Passage) -> Reading:
         if passage.id not in self._read:

@@ -105,7 +105,9 @@ class OutsideVectors:
 
 
 class EndpointOrder:
-    """An Order, the same that answers get from the endpoint. Raises RerankerUnavailable, DeadlineExceeded."""
+    """An Order, the same that answers get from the endpoint. Its numbers are left out: what they mean may
+    change behind its name. Raises RerankerUnavailable, DeadlineExceeded.
+    """
 
     def __init__(self, reranker: RerankEndpoint, runner: asyncio.Runner) -> None:
         self._reranker = reranker
@@ -118,8 +120,8 @@ class EndpointOrder:
         found: Sequence[Passage],
         similarities: Sequence[float],
         statistics: TermStatistics,
-    ) -> list[Passage]:
+    ) -> list[tuple[Passage, None]]:
         texts = [embedded_text(passage.title, "", passage.text) for passage in found]
         call = self._reranker.ranked(question, texts, Deadline.after(_CALL_MS))
         scores = np.array(self._runner.run(call))
-        return [found[int(place)] for place in np.argsort(-scores, kind="stable")]
+        return [(found[int(place)], None) for place in np.argsort(-scores, kind="stable")]

@@ -94,22 +94,25 @@ class GateFit:
     """One stored set of the evidence gate's thresholds, fitted on what one order of passages brings up.
 
     ``weights`` are by name of the signal they weigh; their sum is no probability and accepts at ``bias``.
-    ``reranker`` is the version of the reranker that made the order, '' for the fused one.
+    ``reranker`` is the version of the reranker that made the order, '' for the fused one; ``script`` is that
+    of the questions it was fitted on, '' for every script that has no fit of its own.
     """
 
     weights: tuple[tuple[str, float], ...]
     bias: float
     min_coverage: float = 0.0
     reranker: str = ""
+    script: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class RetrievalConfig:
     """What a release says about ranking and the gate; part of every cache key by its version.
 
-    ``gates`` are the thresholds, one set an order of passages. The four numbers beside them are those of
-    releases and calibration files from before there were several: a gate for the fused order that accepts
-    when ``w_similarity * top similarity + w_coverage * IDF coverage >= bias``, where ``gates`` has none.
+    ``gates`` are the thresholds, one set an order of passages and script of questions. The four numbers
+    beside them are those of releases and calibration files from before there were several: a gate for the
+    fused order that accepts when ``w_similarity * top similarity + w_coverage * IDF coverage >= bias``, where
+    ``gates`` has none.
     With neither (no gate, no ``bias``) the space is uncalibrated: documents can be imported and searched, and
     no question is answered.
     """
@@ -135,9 +138,12 @@ class RetrievalConfig:
         """The version of the reranker that its thresholds expect, '' for none."""
         return next((gate.reranker for gate in self.gates if gate.reranker), "")
 
-    def gate(self, reranker: str = "") -> GateFit | None:
-        """The thresholds for passages in that reranker's order, or in the fused one; None: never fitted."""
-        fitted = next((gate for gate in self.gates if gate.reranker == reranker), None)
+    def gate(self, reranker: str = "", script: str = "") -> GateFit | None:
+        """The thresholds for passages in that reranker's order, or in the fused one, found for questions in
+        that script, or in any; None: never fitted.
+        """
+        by_script = {gate.script: gate for gate in self.gates if gate.reranker == reranker}
+        fitted = by_script.get(script) or by_script.get("")
         if fitted is not None or reranker or self.bias is None:
             return fitted
         weights = (("top_similarity", self.w_similarity), ("coverage", self.w_coverage))

@@ -77,6 +77,10 @@ def test_a_file_may_hold_thresholds_for_each_order(tmp_path: Path) -> None:
         {"bias": 11},
         {"bias": float("nan")},
         {"min_coverage": 2},
+        {"weights": {"rerank_score": 1.0}, "bias": -1},
+        {"script": "runes"},
+        {"script": None},
+        {"script": ["han"]},
         {"note": "one key too many"},
     ],
     ids=str,
@@ -87,9 +91,37 @@ def test_a_gate_with_a_wrong_value_is_refused(tmp_path: Path, changed: dict[str,
         load_calibration(file_with(tmp_path, json.dumps({**GOOD, "gates": [GATE | changed]})), OTHER)
 
 
-@pytest.mark.parametrize("gates", [{}, "none", [GATE, GATE], [1], [{}]], ids=str)
+def test_a_file_may_hold_thresholds_for_each_script(tmp_path: Path) -> None:
+    """A reranker's number has no upper end, so the bias needn't be below the sum of the weights."""
+    han = GATE | {"script": "han", "weights": {"match": 1.0, "rerank_score": 0.5}, "bias": 14.5}
+    config = load_calibration(file_with(tmp_path, json.dumps({**GOOD, "gates": [GATE, han]})), OTHER)
+    assert config.gate("linear-1", "han") == GateFit(
+        (("match", 1.0), ("rerank_score", 0.5)), 14.5, 0.2, "linear-1", "han"
+    )
+    assert config.gate("linear-1", "latin") == config.gate("linear-1") != config.gate("linear-1", "han")
+    assert load_calibration(file_with(tmp_path, calibration_text(config, OTHER)), OTHER) == config
+    assert config_from(config_text(config)) == config
+
+
+_HAN = GATE | {"script": "han"}
+
+
+@pytest.mark.parametrize(
+    "gates",
+    [
+        {},
+        "none",
+        [GATE, GATE],
+        [1],
+        [{}],
+        [_HAN],
+        [GATE, _HAN, _HAN | {"bias": 5}],
+        [GATE, GATE | {"script": "runes"}],
+    ],
+    ids=str,
+)
 def test_a_list_of_gates_that_is_none_is_refused(tmp_path: Path, gates: object) -> None:
-    """Two for one order neither."""
+    """Nor two for one order and script, nor one for a script without one for the others."""
     with pytest.raises(ConfigurationError):
         load_calibration(file_with(tmp_path, json.dumps({**GOOD, "gates": gates})), OTHER)
 

@@ -11,6 +11,7 @@ from gateway.adapters.embedded.weights import bundled_weights
 from gateway.answer.evidence import WEIGHED, GateSignals, RefusalReason, decide
 from gateway.errors import NotCalibrated
 from gateway.release.model import GateFit, RetrievalConfig
+from gateway.retrieval.script import SCRIPTS
 
 BELOW = RefusalReason.BELOW_THRESHOLD
 KEYS = RefusalReason.KEY_TERMS_NOT_COVERED
@@ -52,13 +53,18 @@ def test_each_refusal_has_its_reason(signals: GateSignals, reasons: tuple[Refusa
     assert decision.sufficient is (not reasons)
 
 
-@pytest.mark.parametrize("name", ["top_similarity", "sentence_coverage", "match"])
-def test_more_of_a_signal_never_hurts(name: str) -> None:
-    """The score rises with each of them."""
+@pytest.mark.parametrize("script", ["", *SCRIPTS])
+@pytest.mark.parametrize("reranker", ["", bundled_weights().version])
+@pytest.mark.parametrize("name", ["top_similarity", "sentence_coverage", "match", "rerank_score"])
+def test_more_of_a_signal_never_hurts(name: str, reranker: str, script: str) -> None:
+    """The score rises with each of them that is weighed, and falls with none."""
+    good = replace(GOOD, reranker=reranker, script=script, rerank_score=20.0)
     changed: list[dict[str, Any]] = [{name: i / 20} for i in range(1, 21)]
-    scores = [decide(CALIBRATION, replace(GOOD, **change)).score for change in changed]
+    scores = [decide(CALIBRATION, replace(good, **change)).score for change in changed]
     assert scores == sorted(scores)
-    assert scores[0] < scores[-1]
+    gate = CALIBRATION.gate(reranker, script)
+    assert gate is not None
+    assert (scores[0] < scores[-1]) == bool(dict(gate.weights).get(name))
 
 
 def test_every_check_is_told_with_its_numbers() -> None:
@@ -83,6 +89,26 @@ def test_thresholds_of_another_order_or_of_unknown_signals_decide_nothing() -> N
         decide(newer, GOOD)
 
 
+def test_each_script_is_judged_by_its_own_thresholds() -> None:
+    """One that has none by those for any script; the score is 0 at the threshold in force."""
+    any_script = GateFit((("match", 1.0),), 0.6)
+    latin = GateFit((("match", 1.0), ("top_similarity", 1.0)), 0.9, script="latin")
+    config = RetrievalConfig("v", 1.0, 1.0, 1.0, gates=(any_script, latin))
+    assert decide(config, replace(GOOD, script="latin")).score == pytest.approx(0.5 + 0.6 - 0.9)
+    for script in ("", "han"):
+        assert decide(config, replace(GOOD, script=script)).reasons == (BELOW,)
+        assert decide(config, replace(GOOD, script=script, match=0.6)).score == pytest.approx(0.0)
+
+
+def test_a_reranker_number_that_is_not_there_is_never_enough() -> None:
+    """On its scale nobody knows what 0 would say."""
+    gate = GateFit((("match", 1.0), ("rerank_score", 1.0)), 0.1, reranker="linear-1")
+    config = RetrievalConfig("v", 1.0, 1.0, 1.0, gates=(gate,))
+    ranked = replace(GOOD, reranker="linear-1", rerank_score=0.1)
+    assert decide(config, ranked).sufficient
+    assert decide(config, replace(ranked, rerank_score=None)).reasons == (BELOW,)
+
+
 def test_a_release_of_before_is_judged_by_its_own_thresholds() -> None:
     """Similarity and coverage alone, as it was fitted."""
     old = RetrievalConfig("v", 3.7, 11.5, 6.6, 0.2)
@@ -93,3 +119,6 @@ def test_the_bundled_thresholds_weigh_signals_that_there_are() -> None:
     """For the fused order and for the bundled reranker's."""
     assert {gate.reranker for gate in CALIBRATION.gates} == {"", bundled_weights().version}
     assert all(name in WEIGHED for gate in CALIBRATION.gates for name, _ in gate.weights)
+    for reranker in ("", bundled_weights().version):
+        found = {gate.script for gate in CALIBRATION.gates if gate.reranker == reranker}
+        assert found == {"", *SCRIPTS}

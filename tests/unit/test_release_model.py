@@ -1,5 +1,6 @@
 """The state machines of versions, releases and tasks: held as tables, and these are the tables."""
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -9,7 +10,8 @@ from typing import Any
 import pytest
 
 from gateway.adapters.sql.releases import config_from, config_text
-from gateway.errors import IllegalTransition
+from gateway.answer.evidence import GateSignals, decide
+from gateway.errors import IllegalTransition, NotCalibrated
 from gateway.ingest.task import TASK_TRANSITIONS, TaskState, check_task_transition
 from gateway.release.model import (
     RELEASE_TRANSITIONS,
@@ -145,10 +147,38 @@ def test_each_order_of_passages_has_its_own_thresholds() -> None:
     assert (PLAIN.reranker, PLAIN.gate("linear-1")) == ("", None)
 
 
-@pytest.mark.parametrize("gates", [(), (FUSED,), (FUSED, RERANKED)], ids=["none", "fused", "both"])
+def test_a_script_without_thresholds_of_its_own_has_those_for_any() -> None:
+    """In each order for itself; an order without any for others has none to lend."""
+    han = replace(FUSED, bias=0.9, script="han")
+    config = replace(PLAIN, gates=(FUSED, han, RERANKED))
+    assert (config.gate("", "han"), config.gate("", "latin"), config.gate()) == (han, FUSED, FUSED)
+    assert config.gate("linear-1", "han") == RERANKED
+    alone = replace(PLAIN, bias=None, gates=(han,))
+    assert (alone.gate("", "han"), alone.gate("", "latin"), alone.calibrated) == (han, None, False)
+
+
+def test_a_stored_part_of_a_newer_version_decides_nothing() -> None:
+    """It would move the threshold: such a release says not_calibrated until this program is newer too."""
+    stored = json.loads(config_text(replace(PLAIN, gates=(FUSED, RERANKED))))
+    stored["gates"][0]["weather"] = "rain"
+    newer = config_from(json.dumps(stored))
+    with pytest.raises(NotCalibrated):
+        decide(newer, GateSignals(6, 0, 0.9, 1.0))
+    assert decide(newer, GateSignals(6, 0, 0.9, 1.0, reranker="linear-1")).sufficient
+
+
+HAN = replace(FUSED, script="han")
+
+
+@pytest.mark.parametrize(
+    "gates",
+    [(), (FUSED,), (FUSED, RERANKED), (FUSED, HAN, RERANKED)],
+    ids=["none", "fused", "both", "a script"],
+)
 def test_a_stored_config_is_read_back_as_it_was(gates: tuple[GateFit, ...]) -> None:
     """Down to what two of them are compared by."""
     config = replace(PLAIN, gates=gates)
     assert config_from(config_text(config)) == config
     assert hash(config_from(config_text(config))) == hash(config)
     assert ("gates" in config_text(config)) == bool(gates)
+    assert config_text(config).count("script") == sum(bool(gate.script) for gate in gates)

@@ -3,18 +3,22 @@
 import contextlib
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
 from gateway.adapters.embedded.choice import model_of
 from gateway.adapters.embedded.embedder import CALIBRATION, SPACE
-from gateway.answer.evidence import WEIGHED
+from gateway.answer.evidence import UNBOUNDED, WEIGHED
 from gateway.errors import ConfigurationError
 from gateway.release.model import EmbeddingSpace, GateFit, RetrievalConfig
+from gateway.retrieval.script import SCRIPTS
 
 _NUMBERS = ("w_similarity", "w_coverage", "bias", "min_coverage")
 _KEYS = {"space_id", "version", *_NUMBERS}
 _GATE_KEYS = {"reranker", "weights", "bias", "min_coverage"}
+#: left out where it is ''
+_SCRIPT = "script"
 _MAX_BYTES = 64 * 1024
 _MAX_VERSION = 200
 
@@ -63,6 +67,7 @@ def calibration_text(config: RetrievalConfig, space: EmbeddingSpace) -> str:
             "weights": dict(gate.weights),
             "bias": gate.bias,
             "min_coverage": gate.min_coverage,
+            **({_SCRIPT: gate.script} if gate.script else {}),
         }
         for gate in config.gates
     ]
@@ -76,15 +81,19 @@ def _gates(path: Path, found: dict[str, object]) -> tuple[GateFit, ...]:
     if not isinstance(listed, list):
         _refuse(path, "has gates that are no list")
     gates = tuple(_gate(path, gate) for gate in listed)
-    if len({gate.reranker for gate in gates}) != len(gates):
-        _refuse(path, "has two gates for one order")
+    if len({(gate.reranker, gate.script) for gate in gates}) != len(gates):
+        _refuse(path, "has two gates for one order and script")
+    if {gate.reranker for gate in gates if not gate.script} != {gate.reranker for gate in gates}:
+        _refuse(path, "has an order without a gate for other scripts")
     return gates
 
 
 def _gate(path: Path, found: object) -> GateFit:
-    if not isinstance(found, dict) or found.keys() != _GATE_KEYS:
+    if not isinstance(found, dict) or found.keys() - {_SCRIPT} != _GATE_KEYS:
         _refuse(path, f"has a gate that doesn't hold {', '.join(sorted(_GATE_KEYS))}")
-    reranker, weighed = found["reranker"], found["weights"]
+    reranker, weighed, script = found["reranker"], found["weights"], found.get(_SCRIPT, "")
+    if not isinstance(script, str) or script not in ("", *SCRIPTS):
+        _refuse(path, f"has a gate for another script than {', '.join(SCRIPTS)}")
     if not isinstance(reranker, str) or len(reranker) > _MAX_VERSION:
         _refuse(path, "has a gate whose reranker is no short text")
     if not isinstance(weighed, dict) or not weighed or not weighed.keys() <= set(WEIGHED):
@@ -93,9 +102,15 @@ def _gate(path: Path, found: object) -> GateFit:
     bias, min_coverage = (_number(path, found, name) for name in ("bias", "min_coverage"))
     if min(weight for _, weight in weights) < 0 or not 0 <= min_coverage <= 1:
         _refuse(path, "has a gate with a weight below 0, or a min_coverage that is no share")
-    if not 0 < bias <= sum(weight for _, weight in weights):
+    if not _separates(weights, bias):
         _refuse(path, "has a gate with a bias that lets every question pass, or none")
-    return GateFit(weights, bias, min_coverage, reranker)
+    return GateFit(weights, bias, min_coverage, reranker, script)
+
+
+def _separates(weights: Sequence[tuple[str, float]], bias: float) -> bool:
+    """Whether something can be below the bias, and something above; on a scale without end that may be."""
+    endless = any(weight for name, weight in weights if name in UNBOUNDED)
+    return bias > 0 and (endless or bias <= sum(weight for _, weight in weights))
 
 
 def _object(path: Path) -> dict[str, object]:

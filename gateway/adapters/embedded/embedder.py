@@ -19,21 +19,33 @@ from gateway.context import Deadline
 from gateway.errors import DeadlineExceeded, EmbedderUnavailable
 from gateway.release.model import EmbeddingSpace, GateFit, RetrievalConfig
 from gateway.retrieval.embedding import Vector
+from gateway.retrieval.script import HAN, LATIN
 
 SPACE = EmbeddingSpace(space_id="wordllama-256-v1", model="wordllama-l2-supercat", dimension=256)
 
-_FUSED = (("top_similarity", 4.5), ("sentence_coverage", 6.32), ("match", 15.05))
-_RERANKED = (("top_similarity", 4.66), ("sentence_coverage", 6.82), ("match", 15.54))
+_LINEAR = "linear-1-39e23998"
+_NAMES = ("top_similarity", "sentence_coverage", "match", "rerank_score")
+
+
+def _gate(*weights: float, bias: float, script: str = "", reranker: str = "") -> GateFit:
+    """``weights`` in the order of _NAMES."""
+    return GateFit(tuple(zip(_NAMES, weights, strict=False)), bias, 0.2, reranker, script)
+
+
 #: fitted by ``python -m eval.gate`` for SPACE; the figures are in docs/decisions/0021
 CALIBRATION = RetrievalConfig(
-    version="wordllama-256-v1/gate-3",
+    version="wordllama-256-v1/gate-4",
     w_similarity=2.99,
     w_coverage=11.3,
-    bias=5.83,
+    bias=5.55,
     min_coverage=0.2,
     gates=(
-        GateFit(_FUSED, bias=7.18, min_coverage=0.2),
-        GateFit(_RERANKED, bias=7.71, min_coverage=0.2, reranker="linear-1-39e23998"),
+        _gate(4.5, 6.32, 15.05, bias=7.48),
+        _gate(0.0, 6.7, 15.57, bias=4.57, script=HAN),
+        _gate(11.35, 9.55, 4.78, bias=9.01, script=LATIN),
+        _gate(0.0, 2.56, 16.35, 0.34, bias=10.03, reranker=_LINEAR),
+        _gate(0.0, 4.75, 17.13, 0.23, bias=8.83, script=HAN, reranker=_LINEAR),
+        _gate(3.36, 0.38, 0.81, 0.86, bias=13.35, script=LATIN, reranker=_LINEAR),
     ),
 )
 

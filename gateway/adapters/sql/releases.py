@@ -29,6 +29,8 @@ _UNFINISHED = (ReleaseState.PENDING, ReleaseState.BUILDING, ReleaseState.VALIDAT
 #: where a worker may take a release; ACTIVE, RETIRED and RECLAIMED have functions of their own
 _BUILD_STATES = frozenset({ReleaseState.VALIDATING, ReleaseState.READY, ReleaseState.FAILED})
 
+_GATE_PARTS = frozenset(part.name for part in dataclasses.fields(GateFit))
+
 _ACTIVE = (
     select(
         knowledge_bases.c.tenant,
@@ -115,6 +117,9 @@ def config_text(config: RetrievalConfig) -> str:
     stored = dataclasses.asdict(config)
     if not config.gates:  # as it was written before there were any
         del stored["gates"]
+    for gate in stored.get("gates", ()):
+        if not gate["script"]:  # likewise
+            del gate["script"]
     return to_json(stored)
 
 
@@ -125,7 +130,10 @@ def config_from(text: str) -> RetrievalConfig:
 
 
 def _gate_from(stored: dict[str, Any]) -> GateFit:
-    return GateFit(**{**stored, "weights": tuple(map(tuple, stored["weights"]))})
+    """A part that only a newer version knows becomes a weight that this one doesn't: it decides nothing."""
+    known = {name: value for name, value in stored.items() if name in _GATE_PARTS}
+    newer = [(name, 0.0) for name in sorted(stored.keys() - known.keys())]
+    return GateFit(**{**known, "weights": (*map(tuple, stored["weights"]), *newer)})
 
 
 def advance(
