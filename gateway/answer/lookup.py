@@ -13,7 +13,7 @@ from gateway.answer.orchestrator import Orchestrator
 from gateway.answer.question import checked_text
 from gateway.answer.search import PermittedSearch, SearchResult
 from gateway.context import Deadline, RequestContext
-from gateway.errors import InvalidField, KnowledgeBaseNotFound
+from gateway.errors import InvalidField, KnowledgeBaseNotFound, NotCalibrated
 from gateway.observe.recorder import TraceRecorder
 from gateway.observe.trace import Trace
 from gateway.retrieval.candidate import Candidate
@@ -179,9 +179,12 @@ def checked_mode(value: str) -> Mode:
 def _decision(
     context: RequestContext, result: SearchResult, evidence: Sequence[Evidence]
 ) -> GateDecision | None:
-    if not evidence or context.release.config.gate(result.reranker) is None:
+    if not evidence:
         return None
-    return decide(context.release.config, result.signals(evidence))
+    try:
+        return decide(context.release.config, result.signals(evidence))
+    except NotCalibrated:  # nothing is answered from it, but searched it can be
+        return None
 
 
 def _gate(principal: Principal, decision: GateDecision | None) -> dict[str, object]:

@@ -78,18 +78,21 @@ def gates_of(rows: Sequence[Row]) -> list[GateFit]:
     """Of rows in one order. The gate for any script is the strictest that one of the fitted scripts wants."""
     numbered = all(r.signals.rerank_score is not None for r in rows)
     names = (*WEIGHED_NOW, "rerank_score") if numbered else WEIGHED_NOW
-    asked = Counter(r.signals.script for r in rows if r.kind == ANSWERABLE)
-    scripts = [script for script in SCRIPTS if asked[script] >= ENOUGH]
-    if len(scripts) < 2:
+    asked = Counter((r.language, r.signals.script) for r in rows if r.kind == ANSWERABLE)
+    # a set's few questions in another script would weigh there as much as all of that script's own
+    parts = {
+        script: [r for r in rows if r.signals.script == script and asked[r.language, script] >= ENOUGH]
+        for script in SCRIPTS
+    }
+    fitted = [replace(gate_of(mine, names), script=script) for script, mine in parts.items() if mine]
+    if len(fitted) < 2:
         return [gate_of(rows, names)]
-    parts = {script: [r for r in rows if r.signals.script == script] for script in scripts}
-    fitted = [replace(gate_of(mine, names), script=script) for script, mine in parts.items()]
     return [gate_of(rows, names, strictest=True), *fitted]
 
 
 def gate_of(rows: Sequence[Row], names: Sequence[str], *, strictest: bool = False) -> GateFit:
     """Thresholds over these signals of these rows, all in one order: REFUSALS of the answerable questions in
-    the language that is refused most, or in that which is refused least.
+    the language that is refused most; or, ``strictest``, in the script that is refused least.
     """
     sizes = Counter((r.language, r.kind) for r in rows)
     labels = np.array([float(r.kind == ANSWERABLE) for r in rows])
@@ -99,9 +102,11 @@ def gate_of(rows: Sequence[Row], names: Sequence[str], *, strictest: bool = Fals
     # A question that lacks a key term is refused whatever the bias is.
     scores = np.where([r.signals.missing_key_terms > 0 for r in rows], -np.inf, features @ fitted)
     biases = []
-    for language in sorted({r.language for r in rows}):
-        mine = np.array([r.language == language for r in rows]) & (labels == 1)
-        biases.append(float(np.quantile(scores[mine], REFUSALS, method="lower")))
+    groups = np.array([r.signals.script if strictest else r.language for r in rows])
+    for group, size in Counter(groups[labels == 1].tolist()).items():
+        if not strictest or size >= ENOUGH:
+            mine = (groups == group) & (labels == 1)
+            biases.append(float(np.quantile(scores[mine], REFUSALS, method="lower")))
     bias = round(max(biases) if strictest else min(biases), 2)
     return GateFit(tuple(zip(names, fitted, strict=True)), bias, reranker=rows[0].signals.reranker)
 

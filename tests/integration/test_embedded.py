@@ -221,6 +221,27 @@ async def test_a_small_budget_still_gets_one_whole_sentence(embedder: BundledEmb
     assert await said(ExtractiveModel(embedder), prompt) == ["After 30 days a refund is not possible. [1]"]
 
 
+LIMITS = (
+    "Export limits are checked at night by the scheduler of premium accounts. Logs are kept. "
+    "The export limit for premium accounts is 500 rows per day."
+)
+
+
+@pytest.mark.parametrize("tokens", range(30, 38))
+async def test_the_best_sentence_is_said_whatever_the_budget(embedder: BundledEmbedder, tokens: int) -> None:
+    """What stands before it in its passage doesn't take its room."""
+    prompt = ask("What is the export limit for premium accounts?", LIMITS, tokens=tokens)
+    assert "500 rows" in "".join(await said(ExtractiveModel(embedder), prompt))
+
+
+async def test_a_lead_in_is_never_all_that_is_said(embedder: BundledEmbedder) -> None:
+    """However little may be said, an item follows it."""
+    content = "Never roll back when:\n\n- a contract migration has run\n- the rollback window is closed\n"
+    for tokens in (1, 16, 30):
+        prompt = ask("When must I not roll back a migration?", content, tokens=tokens)
+        assert "- a contract migration has run [1]" in "".join(await said(ExtractiveModel(embedder), prompt))
+
+
 CONFLICTS = {
     "en": (
         "What is the deposit for a cargo bicycle?",

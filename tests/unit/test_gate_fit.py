@@ -69,6 +69,23 @@ def test_a_script_with_too_few_questions_shares_the_others_thresholds(few: int) 
     assert judged(chinese or english, config)["false_refusals"] <= 0.05
 
 
+@pytest.mark.parametrize("kind", [ANSWERABLE, OUTSIDE])
+def test_a_few_questions_of_a_set_in_another_script_change_nothing_there(kind: str) -> None:
+    """An English question that names a thing in Han characters doesn't set the threshold of Chinese."""
+    english = [*rows("en", "latin", ENOUGH, worst=0.2)]
+    chinese = [*rows("zh", "han", ENOUGH, worst=0.4)]
+    strays = [row for row in rows("en", "han", 1, worst=0.0) if row.kind == kind]
+    usual, mixed = calibrate([*english, *chinese]), calibrate([*english, *chinese, *strays])
+    assert mixed.gate("", "han") == usual.gate("", "han")
+
+
+def test_the_strictest_threshold_is_that_of_a_script_whatever_files_the_questions_are_in() -> None:
+    """Both in one set make the same gate for all other scripts."""
+    apart = calibrate([*rows("en", "latin", ENOUGH, worst=0.2), *rows("zh", "han", ENOUGH, worst=0.4)])
+    together = calibrate([*rows("a", "latin", ENOUGH, worst=0.2), *rows("a", "han", ENOUGH, worst=0.4)])
+    assert together.gate("", "") == apart.gate("", "")
+
+
 def test_a_rerankers_number_is_weighed_where_it_has_one() -> None:
     """In its own order alone."""
     numbered = calibrate([*rows("en", "latin", ENOUGH, worst=0.2, numbers=True)])

@@ -51,3 +51,26 @@ def test_a_question_for_something_else_finds_it_nowhere(question: str) -> None:
 def test_the_first_word_of_a_sentence_or_quotation_is_no_name(start: str) -> None:
     """Its capital says nothing."""
     assert not sought_by("Who decides that?")(start)
+
+
+@pytest.mark.parametrize(
+    ("question", "text"),
+    [
+        ("When can employees take leave?", "Employees may take leave; an ad is shown for a second."),
+        ("When does it fail?", "It fails with error 404 on port 8080."),
+        ("怎么开启多重身份验证？", "需要14天。"),
+        ("许多长期合同怎么续签？", "需要14天。"),
+        ("任何时候都可以退款吗？", "14天内可以。"),
+    ],
+)
+def test_what_only_looks_like_a_time_or_an_amount_is_none(question: str, text: str) -> None:
+    """Words that are months in capitals, numbers of errors, parts of longer Chinese words."""
+    assert not sought_by(question)(text)
+
+
+@pytest.mark.parametrize("many", [" ", "1", "十", ",", "A", "1,", "$"])
+def test_hostile_text_takes_no_longer_than_any_other(many: str) -> None:
+    """Reading a long run of anything is linear: a quadratic pattern would take many minutes here."""
+    text = f"retries {many * 200_000} = 5"
+    for question in ("How many retries?", "When was it?", "Who was it?"):
+        assert isinstance(sought_by(question)(text), bool)

@@ -26,7 +26,7 @@ _TURNS_DOWN = re.compile(
 
 #: by the order of the fields of Doubts; fitted by ``python -m eval.doubt``, figures in docs/decisions/0021
 WEIGHTS = (1.0, -3.5, -1.3, -2.0, -1.2)
-#: of answerable questions 1 % are below the first, 8 % more below the second
+#: of answerable questions 1 % are below the first, 7 % more below the second
 NO_ANSWER_BELOW, DOUBTFUL_BELOW = -0.82, 0.52
 
 

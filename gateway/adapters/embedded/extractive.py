@@ -42,7 +42,7 @@ class _Answer:
     @property
     def sentences(self) -> tuple[list[str], int]:
         """What to say, and how much of it in any case."""
-        together = len(list(_sentences(self.chosen[: self.together]))) if self.together > 1 else 1
+        together = len(list(_sentences(self.chosen[: self.together])))
         return list(_sentences(self.chosen)), together
 
 
@@ -143,10 +143,14 @@ def _pick(worth: NDArray[np.float64], options: Sequence[Quotable], tokens: int) 
         if len(chosen) == SENTENCES or not worth[i] >= least:
             break
         if not any(_same(options[i], one) for one in chosen):
-            tokens -= estimate_tokens(options[i].piece.text)
-            if chosen and tokens < 0:
+            more = [*chosen, options[i]]
+            if chosen and sum(map(estimate_tokens, _sentences(_by_passage(more)))) > tokens:
                 break
-            chosen.append(options[i])
+            chosen = more
+    return _by_passage(chosen)
+
+
+def _by_passage(chosen: Sequence[Quotable]) -> list[Quotable]:
     first = {option.n: position for position, option in reversed(list(enumerate(chosen)))}
     return sorted(chosen, key=lambda option: (first[option.n], option.place))
 

@@ -9,13 +9,13 @@ _AMOUNT_ASKED = re.compile(
     r"\bhow (?:many|much|long|far|old|large|big|tall|high|fast|deep|wide|heavy|often)\b"
     r"|\b(?:what|which) (?:percent\w*|number|proportion|amount|share|fraction|age|population|temperature"
     r"|size|rate|distance)\b"
-    r"|多少|多[久大长高远重]|几(?!乎)",
+    r"|多少|(?<![许很更最])多[久大长高远]|多重(?![身签])|几(?!乎)",
     re.IGNORECASE,
 )
 _TIME_ASKED = re.compile(
     r"\bwhen (?:did|do|does|is|was|are|were|has|have|had|will|can|could|must|should|may)\b"
     r"|\b(?:what|which) (?:year|date|day|month|decade|century|time|era|period)\b"
-    r"|何时|什么时[候间]|[哪何]一?[年月日天]",
+    r"|(?<!任)(?:何时|[哪何]一?[年月日天])|什么时[候间]",
     re.IGNORECASE,
 )
 _NAME_ASKED = re.compile(
@@ -25,12 +25,14 @@ _NAME_ASKED = re.compile(
     re.IGNORECASE,
 )
 _TIME = re.compile(
-    r"\b\d{3,4}s?\b|\bcentur(?:y|ies)\b|\b(?:decade|today|midnight|noon)s?\b|\d:\d\d|\d ?[ap]m\b"
-    r"|\b(?:BCE?|AD|CE)\b"
-    r"|\b(?:january|february|march|april|may|june|july|august|september|october|november|december)\b"
+    r"\b(?:1\d{3}|20\d\d)s?\b|\b(?:in|by|since|until|before|after|around) \d{3}\b"
+    r"|\bcentur(?:y|ies)\b|\b(?:decade|today|midnight|noon)s?\b|\d:\d\d|\d ?[ap]m\b"
+    r"|(?-i:\b(?:BCE?|AD|CE)\b)"  # "an ad" is no year, and below "it may" no month
+    r"|(?-i:\b(?:January|February|March|April|May|June|July)\b)"
+    r"|(?-i:\b(?:August|September|October|November|December)\b)"
     r"|\b(?:mon|tues|wednes|thurs|fri|satur|sun)days?\b"
-    r"|\b(?:seconds?|minutes?|hours?|days?|weeks?|months?)\b"
-    r"|世纪|年代|[0-9〇一二三四五六七八九十]+(?:年|月|日|天|周|小时|分钟)|(?:星期|周)[一二三四五六日]",
+    r"|\b(?:seconds|minutes?|hours?|days?|weeks?|months?)\b"
+    r"|世纪|年代|(?<![0-9〇一二三四五六七八九十])[0-9〇一二三四五六七八九十]+(?:年|月|日|天|周|小时|分钟)|(?:星期|周)[一二三四五六日]",
     re.IGNORECASE,
 )
 #: a capital that no sentence and no quotation begins with

@@ -6,7 +6,7 @@ from gateway.answer.support.numerals import in_digits
 from gateway.answer.support.units import UNIT_OF
 
 _AMOUNT = re.compile(
-    r"(?P<money>[$€£¥￥])?\s*(?P<number>[0-9]+(?:[.,:][0-9]+)*)"
+    r"(?:(?P<money>[$€£¥￥])\s*)?(?P<number>[0-9]+(?:[.,:][0-9]+)*)"
     r"(?:[ \t\-]*(?P<unit>[%€$£¥￥]|[A-Za-zµ]+|[\u3400-\u9fff]{1,2}))?"
 )
 
