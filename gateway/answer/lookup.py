@@ -4,8 +4,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from anyio import to_thread
-
 from gateway.access.principal import Principal
 from gateway.answer.evidence import Evidence, GateDecision, decide
 from gateway.answer.findings import findings_of
@@ -16,6 +14,7 @@ from gateway.context import Deadline, RequestContext
 from gateway.errors import InvalidField, KnowledgeBaseNotFound, NotCalibrated
 from gateway.observe.recorder import TraceRecorder
 from gateway.observe.trace import Trace
+from gateway.observe.tracelog import Findings
 from gateway.retrieval.candidate import Candidate
 from gateway.retrieval.chunk import Chunk
 from gateway.retrieval.hints import Hint
@@ -68,6 +67,7 @@ class KnowledgeLookup:
         """``passages`` is how many the gate judges; ``top_k`` how many are shown to whoever says nothing."""
         self._orchestrator = orchestrator
         self._search = search
+        self.judging = search.judging
         self._traces = traces
         self._risk = risk
         self._passages = passages
@@ -107,16 +107,27 @@ class KnowledgeLookup:
             result = result.readable(trace, self._risk, model_sensitivity)
         fitted_only = context.release.config.calibrated and not always_rerank
         result = await self._search.rerank(context, trace, result, fitted_only=fitted_only)
-        await self._orchestrator.verify(context, found)  # a reranker takes its time
-        return await self._judged(context, wanted, trace, result)
+        judged = await self.judging.run(context.deadline, lambda: self._judged(context, wanted, result))
+        await self._orchestrator.verify(context, found)  # all that takes its time; from here on nothing waits
+        return self._noted(wanted, trace, result, *judged)
 
-    async def _judged(
-        self, context: RequestContext, wanted: Lookup, trace: Trace, result: SearchResult
-    ) -> LookupResult:
-        """What the gate says of it, written down for ``/v1/explain``."""
+    def _judged(
+        self, context: RequestContext, wanted: Lookup, result: SearchResult
+    ) -> tuple[GateDecision | None, Findings]:
+        """What the gate says of it."""
         evidence = result.evidence(self._passages)
-        decision = await to_thread.run_sync(_decision, context, result, evidence)
-        findings = await to_thread.run_sync(findings_of, result, evidence, decision, wanted.category or "")
+        decision = _decision(context, result, evidence)
+        return decision, findings_of(result, evidence, decision, wanted.category or "")
+
+    def _noted(
+        self,
+        wanted: Lookup,
+        trace: Trace,
+        result: SearchResult,
+        decision: GateDecision | None,
+        findings: Findings,
+    ) -> LookupResult:
+        """Written down for ``/v1/explain``."""
         trace.question, trace.findings = wanted.query, findings
         kept = trace.to_keep("search", findings.relevance)
         if kept is not None:

@@ -3,8 +3,6 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from anyio import to_thread
-
 from gateway.access.authorizer import DocumentRef, DropReason
 from gateway.admission.bulkhead import Bulkhead
 from gateway.answer.budget import fit_evidence, tokens_left
@@ -138,13 +136,13 @@ class Making:
         named = replace(result, candidates=naming_it(question, result.candidates))
         evidence = named.evidence(self._limits.passages)
         with trace.stage(Stage.GATE):
-            # reading six passages takes as long as some hundred tokens of the streams that wait meanwhile
-            signals = await to_thread.run_sync(named.signals, evidence)
+            judging, deadline = self._search.judging, context.deadline
+            signals = await judging.run(deadline, lambda: named.signals(evidence))
             decision = decide(context.release.config, signals)
             decision = judged_by_itself(decision, question, len(result.candidates), len(evidence))
             if self._refuse_conflicts:
                 decision = await refused_in_conflict(decision, question.text, evidence)
-            trace.findings = await to_thread.run_sync(findings_of, result, evidence, decision)
+            trace.findings = await judging.run(deadline, lambda: findings_of(result, evidence, decision))
             reasons = decision.reasons
             fitting = () if reasons else self._fit(evidence, question)
         reasons = reasons if reasons or fitting else (RefusalReason.BUDGET_TOO_SMALL,)

@@ -9,6 +9,7 @@ from gateway.access.authorizer import DocumentRef, DropReason, Recheck
 from gateway.admission.bulkhead import Bulkhead
 from gateway.admission.stage import stage_time
 from gateway.answer.evidence import Evidence, GateSignals
+from gateway.answer.judging import Judging
 from gateway.answer.reranking import RERANKED, Ranked, Reranking
 from gateway.answer.signals import ReadPassage, Wanted
 from gateway.context import RequestContext
@@ -149,6 +150,8 @@ class PermittedSearch:
         self._caps = caps
         self._reranking = reranking
         self._mode = mode
+        #: for whoever judges what was found
+        self.judging = Judging()
 
     async def run(
         self,

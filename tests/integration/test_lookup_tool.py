@@ -1,6 +1,7 @@
 """The tool ``lookup_knowledge``: each call with the rights of its moment, whatever a document says."""
 
 import json
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ from gateway.access.classes import Acl
 from gateway.adapters.memory.models import Gate
 from gateway.adapters.memory.rerank import WordReranker
 from gateway.answer.lookup_tool import LookupTool, ToolResult
+from gateway.context import Deadline
 from gateway.ingest.governance import AclChange
 from gateway.stream.revocation import RevocationKind
 from tests.harness.serving import followed, serving_world
@@ -201,6 +203,26 @@ async def test_what_is_taken_away_during_a_call_is_not_in_its_result(act: Act) -
                 with pytest.raises(errors.PermissionsChanged):
                     await ann.look_up(QUERY)
         assert await ann.titles(QUERY) == ["Limits"]
+
+
+@pytest.mark.parametrize("act", [_revoke_document, _narrow], ids=["document revoked", "document narrowed"])
+async def test_what_is_taken_away_while_it_is_judged_is_not_in_the_result(world: World, act: Act) -> None:
+    """The gate may have to wait for its turn; the last look at permissions comes after it."""
+    judging, busy = world.services.lookup.judging, threading.Event()
+    ann = await tool_caller(world, groups=("staff", "hosts"))
+
+    async def take_away() -> None:
+        while not judging.waiting:
+            await anyio.wait_all_tasks_blocked()
+        await act(world)
+        busy.set()
+
+    with anyio.fail_after(_PATIENCE_S):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(judging.run, Deadline.after(60_000), busy.wait)
+            tasks.start_soon(take_away)
+            with pytest.raises(errors.PermissionsChanged):
+                await ann.look_up(QUERY)
 
 
 async def test_a_token_that_has_ended_makes_no_call(desk: Desk) -> None:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pymilvus import AsyncMilvusClient, MilvusClient, MilvusException
+from pymilvus.exceptions import ErrorCode
 
 from gateway.adapters.milvus.batches import Batches
 from gateway.adapters.milvus.client import Connection, Endpoint
@@ -29,8 +30,11 @@ PATIENCE_S = 10
 class Vanished(grpc.RpcError):
     """As grpc tells of a server that is gone."""
 
+    def __init__(self, code: grpc.StatusCode = grpc.StatusCode.UNAVAILABLE) -> None:
+        self._code = code
+
     def code(self) -> grpc.StatusCode:
-        return grpc.StatusCode.UNAVAILABLE
+        return self._code
 
 
 class Reader:
@@ -367,6 +371,27 @@ async def test_a_question_that_the_store_refuses_hurts_nobody_else() -> None:
     assert bench.reader.asked == [["one", "bad", "two"], ["one"], ["bad"], ["two"]]
 
 
+@pytest.mark.parametrize("code", [ErrorCode.RATE_LIMIT, ErrorCode.UNEXPECTED_ERROR])
+async def test_a_server_that_has_enough_is_not_asked_more(code: int) -> None:
+    """What refuses every call is told to all at once; anything else may be the fault of one question."""
+    bench = Bench()
+    bench.reader.fails = lambda _: MilvusException(code=code)
+    for task in bench.ask(1, 2, 3):
+        await failed(task, MilvusException)
+    assert len(bench.reader.asked) == (1 if code == ErrorCode.RATE_LIMIT else 4)
+
+
+async def test_a_question_that_runs_out_of_time_alone_ends_none_of_the_others() -> None:
+    """Those who were refused together have times of their own."""
+    bench = Bench()
+    answers = {"late": Vanished(grpc.StatusCode.DEADLINE_EXCEEDED), "bad": MilvusException()}
+    bench.reader.fails = lambda asked: MilvusException() if len(asked) > 1 else answers.get(str(asked[0]))
+    late, one, bad = bench.ask("late", "one", "bad")
+    assert await told([one]) == ["one"]
+    await failed(late, Vanished)
+    await failed(bad, MilvusException)
+
+
 async def test_a_server_that_is_gone_is_not_asked_again() -> None:
     """All of the call learn it at once, also when it goes while they are asked alone."""
     bench = Bench()
@@ -390,7 +415,7 @@ async def test_hits_that_can_not_be_told_apart_are_nobodys() -> None:
 
 
 async def test_a_store_that_closes_leaves_nobody_waiting() -> None:
-    """Neither those of the call under way nor those of the next; a closed connection is asked nothing."""
+    """Neither those of the call under way nor those of the next, nor who comes later."""
     bench = Bench()
     first = await bench.busy()
     waiting = bench.ask(1, 2)
@@ -398,7 +423,15 @@ async def test_a_store_that_closes_leaves_nobody_waiting() -> None:
     await bench.batches.aclose()
     for task in (first, *waiting):
         await failed(task, VectorStoreUnavailable)
-    bench.connection.closed = True
     [late] = bench.ask("late")
     await failed(late, VectorStoreUnavailable)
     assert bench.reader.asked == [["first"]]
+
+
+async def test_a_closed_connection_is_asked_nothing() -> None:
+    """Also where another one has taken its place."""
+    bench = Bench()
+    bench.connection.closed = True
+    [late] = bench.ask("late")
+    await failed(late, VectorStoreUnavailable)
+    assert bench.reader.asked == []

@@ -68,7 +68,5 @@ def test_a_cosine_is_the_same_to_the_last_bit_as_its_definition() -> None:
     rng = random.Random(7)
     for _ in range(50):
         a, b = (tuple(rng.gauss(0, 0.06) for _ in range(256)) for _ in range(2))
-        product = 0.0
-        for x, y in zip(a, b, strict=True):
-            product += x * y
+        product = sum(x * y for x, y in zip(a, b, strict=True))
         assert cosine(a, b) == max(-1.0, min(1.0, product))

@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 import grpc
 from pymilvus import MilvusException
 
-from gateway.adapters.milvus.client import unanswered, uninterrupted
+from gateway.adapters.milvus.client import concerns_every_call, unanswered, uninterrupted
 from gateway.adapters.milvus.search import Rows, Search
 from gateway.context import Deadline
 from gateway.errors import VectorStoreUnavailable
@@ -94,12 +94,15 @@ class Batches:
         self._most = most
         self._lines: WeakValueDictionary[Search, _Line] = WeakValueDictionary()
         self._calls: set[asyncio.Task[None]] = set()
+        self._closed = False
 
     async def ask(self, search: Search, question: object, deadline: Deadline) -> Rows:
         """The question's hits. Bound it yourself: the call goes on while anybody waits for it.
 
-        Raises what ``search.ask`` raises, VectorStoreUnavailable when all is closed meanwhile.
+        Raises what ``search.ask`` raises, VectorStoreUnavailable once all is closed.
         """
+        if self._closed:
+            raise VectorStoreUnavailable()
         most = min(self._most, _MOST_ROWS // search.limit)
         if most <= 1:
             return (await self._asked(search, [question], deadline.remaining()))[0]
@@ -116,7 +119,8 @@ class Batches:
                 batch.call.cancel()
 
     async def aclose(self) -> None:
-        """Whoever still waits gets VectorStoreUnavailable."""
+        """Whoever still waits, or comes later, gets VectorStoreUnavailable."""
+        self._closed = True
         for call in self._calls:
             call.cancel()
         if self._calls:
@@ -135,10 +139,11 @@ class Batches:
         batch = line.open = _Batch()
         batch.call = asyncio.create_task(self._call(search, line, batch))
         self._calls.add(batch.call)
-        batch.call.add_done_callback(lambda call: self._ended(batch, call))
+        batch.call.add_done_callback(lambda call: self._ended(line, batch, call))
         return batch
 
-    def _ended(self, batch: _Batch, call: asyncio.Task[None]) -> None:
+    def _ended(self, line: _Line, batch: _Batch, call: asyncio.Task[None]) -> None:
+        line.close(batch)
         self._calls.discard(call)
         error = None if call.cancelled() else call.exception()
         for member in batch.waiting:
@@ -159,18 +164,26 @@ class Batches:
         try:
             found = await self._asked(search, [member.question for member in members], timeout_s)
         except (MilvusException, grpc.RpcError) as error:
-            if unanswered(error):
+            if len(members) == 1 or unanswered(error) or concerns_every_call(error):
                 raise
-            if len(members) == 1:
-                members[0].fail(error)
-                return
         else:
             for member, rows in zip(members, found, strict=True):
                 member.tell(rows)
             return
         for member in members:
             if member.waits:
-                await self._answer(search, [member])
+                await self._answer_alone(search, member)
+
+    async def _answer_alone(self, search: Search, member: _Member) -> None:
+        """Raises what the others needn't be asked after."""
+        try:
+            (rows,) = await self._asked(search, [member.question], member.deadline.remaining())
+        except (MilvusException, grpc.RpcError) as error:
+            if concerns_every_call(error):
+                raise
+            member.fail(error)
+        else:
+            member.tell(rows)
 
     async def _asked(self, search: Search, questions: Sequence[object], timeout_s: float) -> list[Rows]:
         self.on_call(len(questions))

@@ -15,6 +15,7 @@ import anyio.lowlevel
 import anyio.to_thread
 import grpc
 from pymilvus import AsyncMilvusClient, MilvusClient, MilvusException
+from pymilvus.exceptions import ErrorCode
 
 from gateway.adapters.milvus.layout import MilvusLayout, lite_layout
 from gateway.context import Deadline
@@ -31,6 +32,12 @@ _CLOSE_CAP_S = 2.0
 # gRPC's own back-off grows to two minutes: a server that is back must be found sooner
 _CHANNEL = {"grpc.initial_reconnect_backoff_ms": 200, "grpc.max_reconnect_backoff_ms": 1000}
 _NO_ANSWER = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+_OF_EVERY_CALL = (
+    grpc.StatusCode.UNAVAILABLE,
+    grpc.StatusCode.RESOURCE_EXHAUSTED,
+    grpc.StatusCode.UNAUTHENTICATED,
+    grpc.StatusCode.PERMISSION_DENIED,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +99,13 @@ async def bounded(deadline: Deadline, call: Callable[[], Awaitable[T]]) -> T:
 def unanswered(error: MilvusException | grpc.RpcError) -> bool:
     """Whether there was no answer at all, not even a refusal."""
     return isinstance(error, grpc.RpcError) and error.code() in _NO_ANSWER
+
+
+def concerns_every_call(error: MilvusException | grpc.RpcError) -> bool:
+    """Whether any other call would fail now as well, whatever it asks."""
+    if isinstance(error, grpc.RpcError):
+        return error.code() in _OF_EVERY_CALL
+    return bool(error.code == ErrorCode.RATE_LIMIT)
 
 
 def denied(call: Callable[[], object]) -> bool:

@@ -101,12 +101,8 @@ class MilvusStore:
             deadline,
             lambda reading: reading.search(list(vector), "vector", scope, OUTPUT_FIELDS, limit),
         )
-        # float32 arithmetic may leave [-1, 1] by a hair
         return ordered(
-            [
-                Hit(checked_hit(query, as_chunk(row["entity"])), max(-1.0, min(1.0, float(row["distance"]))))
-                for row in rows
-            ]
+            [Hit(checked_hit(query, as_chunk(row["entity"])), _cosine(row["distance"])) for row in rows]
         )
 
     async def lexical(
@@ -264,6 +260,13 @@ class MilvusStore:
 
 def _write(batch: Sequence[dict[str, Any]], writer: RevisionWriter) -> None:
     writer.write(batch)
+
+
+def _cosine(distance: float) -> float:
+    """float32 arithmetic may leave [-1, 1] by a hair, and its last bits depend on what is asked together:
+    equal passages stay equal.
+    """
+    return max(-1.0, min(1.0, round(float(distance), 6)))
 
 
 def ordered(hits: list[Hit]) -> list[Hit]:
