@@ -78,7 +78,8 @@ def _other_tables(found: Report) -> Iterator[str]:
         for stage, times in speed["ms"].items():
             if times:
                 cells = " | ".join(f"{times[key]:g}" for key in ("n", "p50", "p95", "p99"))
-                yield f"| {speed['chunks']} passages, {speed['callers']} callers of one scope: {stage} | {cells} |"
+                asked = f"{speed['chunks']} passages, {speed['callers']} callers of one scope: {stage}"
+                yield f"| {asked} | {cells} |"
         yield ""
         yield f"A second: {speed['per s']['search']:g} searches, {speed['per s']['answers']:g} answers."
     yield ""

@@ -91,5 +91,5 @@ def test_the_target_is_of_the_retrieval_stage() -> None:
         "load_average": [],
     }
     page = report.markdown({**whole, "sets": {}, "speed": speed})
-    assert "| 10 passages, 4 callers: retrieval | 9 | 150 | 150 | 150 |" in page
+    assert "| 10 passages, 4 callers of one scope: retrieval | 9 | 150 | 150 | 150 |" in page
     assert "A second: 8.5 searches, 4 answers." in page
