@@ -96,14 +96,13 @@ def _stored(sides: Sequence[Checked]) -> Iterator[str]:
     for side in sides:
         wrote = side["written"]
         memory = [_of(usage, "rss_mb") for usage in (wrote["before"], wrote["after"], side["usage"])]
-        spent = f"{wrote['sealing_s']:.0f}, {wrote['then_indexing_s']:.0f}"
-        yield (
-            f"| {_name(side)}, {wrote['rows']:,} | {wrote['rows_per_s']:,} | {spent} | {', '.join(memory)} "
-            f"| {_of(side['usage'], 'disk_mb')} |"
-        )
+        spent = f"{_of(wrote, 'sealing_s')}, {_of(wrote, 'then_indexing_s')}"
+        rate, disk = _of(wrote, "rows_per_s"), _of(side["usage"], "disk_mb")
+        yield f"| {_name(side)}, {wrote['rows']:,} | {rate} | {spent} | {', '.join(memory)} | {disk} |"
 
 
 def _of(usage: Mapping[str, float], name: str) -> str:
+    """A question mark for what wasn't measured: a server of somebody else has no process to look at."""
     return f"{usage[name]:,.0f}" if name in usage else "?"
 
 
