@@ -15,6 +15,7 @@ import shlex
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from loadtest.index_report import ef_summary, summary, table
 from loadtest.index_sides import INDEXES, Side, lite_side, server_side, written
 from loadtest.overhead import machine
 
+_PLACES = ("--json", "--write-docs")
 _PACKAGES = ("qa-gateway", "grpcio", "milvus", "milvus-lite", "numpy", "pymilvus", "uvloop")
 
 
@@ -50,6 +52,18 @@ def options(given: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--write-docs", type=Path, help="a docs folder whose page gets the figures")
     parser.add_argument("--name", default="index", help="of the figures in the docs")
     return parser.parse_args(given)
+
+
+def command(given: Sequence[str]) -> str:
+    """What makes the same figures again; where they are written doesn't matter."""
+    words = iter(given)
+    kept: list[str] = []
+    for word in words:
+        if word in _PLACES:
+            next(words, None)
+        elif not word.startswith(tuple(f"{place}=" for place in _PLACES)):
+            kept.append(word)
+    return shlex.join(["python", "-m", "loadtest.index_check", *kept])
 
 
 async def checked(side: Side, rows: int, chosen: argparse.Namespace, *, words: bool = True) -> dict[str, Any]:
@@ -96,7 +110,7 @@ async def run(chosen: argparse.Namespace) -> dict[str, Any]:
             async with lite_side(Path(name) / "lite", search_batch=batch) as side:
                 found["lite"] = await checked(side, chosen.lite_rows, chosen)
     return {
-        "command": shlex.join(["python", "-m", "loadtest.index_check", *sys.argv[1:]]),
+        "command": command(sys.argv[1:]),
         "commit": commit(),
         "machine": machine() | {"versions": {name: metadata.version(name) for name in _PACKAGES}},
         "load_average": {"before": load_before, "after": os.getloadavg()},

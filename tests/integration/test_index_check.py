@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gateway.adapters.memory.vectors import MemoryVectors
-from loadtest.index_check import checked, options
+from loadtest.index_check import checked, command, options
 from loadtest.index_data import CASES, Corpus
 from loadtest.index_report import summary
 from loadtest.index_sides import lite_side
@@ -53,6 +53,12 @@ def test_a_share_of_the_rows_is_permitted_and_the_same_seed_gives_the_same_rows(
     assert np.allclose(shares, [0.5, 0.01, 0.01, 0.01, 0.0001, 0.0001], rtol=0.02)
     assert np.array_equal(one.vectors, other.vectors)
     assert np.array_equal(one.words, other.words)
+
+
+def test_the_command_of_the_figures_names_no_place_of_this_machine() -> None:
+    """It is printed in the docs."""
+    given = ["--rows", "10", "--json", "/home/me/f.json", "--write-docs=docs", "--callers", "1", "8"]
+    assert command(given) == "python -m loadtest.index_check --rows 10 --callers 1 8"
 
 
 @pytest.mark.soak
