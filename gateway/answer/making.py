@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from gateway.access.authorizer import DocumentRef, DropReason
 from gateway.admission.bulkhead import Bulkhead
@@ -142,7 +143,9 @@ class Making:
             decision = judged_by_itself(decision, question, len(result.candidates), len(evidence))
             if self._refuse_conflicts:
                 decision = await refused_in_conflict(decision, question.text, evidence)
-            trace.findings = await judging.run(deadline, lambda: findings_of(result, evidence, decision))
+            findings = partial(findings_of, result, evidence, decision)
+            # only for a refusal passages are read once more: an answer doesn't wait for another turn
+            trace.findings = findings() if decision.sufficient else await judging.run(deadline, findings)
             reasons = decision.reasons
             fitting = () if reasons else self._fit(evidence, question)
         reasons = reasons if reasons or fitting else (RefusalReason.BUDGET_TOO_SMALL,)

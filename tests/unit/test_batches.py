@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 import anyio
+import anyio.lowlevel
 import grpc
 import pytest
 from hypothesis import given, settings
@@ -67,7 +68,7 @@ class Reader:
         try:
             if self.held:
                 await self.go.wait()
-            await asyncio.sleep(0)
+            await anyio.lowlevel.checkpoint()
         except asyncio.CancelledError:
             self.cancelled += 1
             raise
@@ -254,7 +255,7 @@ async def test_no_mix_of_callers_lets_one_be_asked_under_the_filter_of_another(
         for number, (asked, field, pause, leaves) in enumerate(asking):
             tasks.append(asyncio.create_task(ask(number, asked, field)))
             for _ in range(pause):
-                await asyncio.sleep(0)
+                await anyio.lowlevel.checkpoint()
             if leaves:
                 tasks[number // 2].cancel()
         ended = await asyncio.gather(*tasks, return_exceptions=True)
